@@ -153,10 +153,13 @@ async def turns(count: int = 20) -> None:
 
 
 class Peer(asyncio.Transport):
-    """One end of a connection; the node has the other. `reads` off: replies pile up in the node's transport."""
+    """One end of a connection; the node has the other. `reads` off: replies pile up in the node's transport.
 
-    def __init__(self, node: Node, host: str = "10.0.0.1") -> None:
-        super().__init__({"peername": (host, 50_000)})
+    `subject` is that of the certificate which the peer presented.
+    """
+
+    def __init__(self, node: Node, host: str = "10.0.0.1", *, subject: str | None = None) -> None:
+        super().__init__({"peername": (host, 50_000), "tls_subject": subject})
         factory = cast(MemoryNetwork, node.runtime.network).factories[0]
         self.connection = cast(ServerConnection, factory())
         self.reads = True

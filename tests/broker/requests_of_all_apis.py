@@ -36,6 +36,8 @@ from chronik.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
 )
+from chronik.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from chronik.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from chronik.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from chronik.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from chronik.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -320,6 +322,15 @@ def of_groups(topic_id: bytes) -> list[Row]:
     join = JoinGroupRequest(
         group_id="new", session_timeout_ms=10_000, member_id="", protocol_type="consumer", protocols=[protocol]
     )
+    member = ConsumerGroupHeartbeatRequest(
+        group_id="c",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    describe = ConsumerGroupDescribeRequest(group_ids=["c"], include_authorized_operations=True)
     asked = [OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)])]
 
     def sync(protocol_type: str | None) -> SyncGroupRequest:
@@ -350,6 +361,8 @@ def of_groups(topic_id: bytes) -> list[Row]:
         Row("Heartbeat", HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4, [GROUP]),
         Row("LeaveGroup", LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="m")]), 4, [GROUP]),
         Row("DescribeGroups", DescribeGroupsRequest(groups=["g"], include_authorized_operations=True), 5, [GROUP]),
+        Row("ConsumerGroupHeartbeat", member, 1, [GROUP]),
+        Row("ConsumerGroupDescribe", describe, 1, [GROUP]),
         Row("ListGroups", ListGroupsRequest(states_filter=[], types_filter=[]), 5, [0]),
         Row("DeleteGroups", DeleteGroupsRequest(groups_names=["none"]), 2, [GROUP]),
         Row("OffsetDelete", OffsetDeleteRequest(group_id="g", topics=asked), 0, [GROUP]),

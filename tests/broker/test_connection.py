@@ -12,10 +12,11 @@ from typing import Any, cast
 import pytest
 
 from chronik.broker import limits
+from chronik.broker.api import Later
 from chronik.broker.awaited import Awaited
 from chronik.broker.connection import ServerConnection
 from chronik.broker.connections import Connections
-from chronik.broker.dispatch import Answer
+from chronik.broker.dispatch import Answer, PartsLater
 from chronik.broker.errors import Unanswerable
 from chronik.broker.memory import MemoryBudget
 from chronik.broker.quotas.client_quotas import ClientQuotas
@@ -65,13 +66,13 @@ class StubNode:
         self.started.append(future)
         if request[2:4] == b"\x00\x01":  # as a coroutine
             return self._later(future, correlation)
-        return future, lambda done: self._parts(done.result(), correlation)
+        return PartsLater(Later(future, asyncio.Future.result), self, correlation, 0)  # type: ignore[arg-type]
 
-    def _parts(self, body: bytes | None, correlation: bytes) -> list[bytes] | None:
+    def parts(self, body: bytes | None, correlation: bytes, since_ns: int = 0) -> list[bytes] | None:
         return None if body is None else [(4 + len(body)).to_bytes(4, "big"), correlation, body]
 
     async def _later(self, future: asyncio.Future[Any], correlation: bytes) -> list[bytes] | None:
-        return self._parts(await future, correlation)
+        return self.parts(await future, correlation)
 
     def stop_broken(self, cause: BaseException) -> None:
         self.broken = cause

@@ -109,10 +109,22 @@ def test_a_handler_may_answer_later_in_three_ways() -> None:
         as_later = dispatch(lambda *_: Later(future, lambda done: done.result()), request(0))
         as_coroutine = dispatch(lambda *_: coroutine(), request(0))
         future.set_result(HeartbeatResponse(error_code=27))
-        for waits_for, respond in (as_future, as_later):
-            assert waits_for is future
-            assert b"".join(respond(future)) == ANSWER_V0
+        for answer in (as_future, as_later):
+            assert answer.later.future is future
+            assert b"".join(answer.parts()) == ANSWER_V0
         assert b"".join(await as_coroutine) == ANSWER_V0
+
+    asyncio.run(test())
+
+
+def test_a_response_that_is_ready_is_sent_only_if_its_wait_brought_no_error() -> None:
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        done, failed = loop.create_future(), loop.create_future()
+        done.set_result(None)
+        failed.set_exception(OSError("the commit failed"))
+        told = [Later(future, lambda future: repr(future.exception()).encode(), b"ready") for future in (done, failed)]
+        assert [each.response() for each in told] == [b"ready", b"OSError('the commit failed')"]
 
     asyncio.run(test())
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chronik.broker.errors import CannotStart
+from chronik.broker.errors import CannotStart, NotRegistered
 from chronik.broker.lifecycle import Lifecycle
 from chronik.broker.registrations import Registrations
 from chronik.metadata.commands.register_broker import RegisterBrokerReply
@@ -74,12 +74,20 @@ def test_the_time_that_it_waits_to_be_added_to_the_quorum_does_not_count() -> No
     run(story)
 
 
-@pytest.mark.parametrize(
-    ("error", "times"), [(ErrorCode.REQUEST_TIMED_OUT, 1000), (ErrorCode.INCONSISTENT_CLUSTER_ID, 1)]
-)
-def test_it_does_not_wait_for_ever_or_in_vain(error: ErrorCode, times: int) -> None:
+def test_it_gives_up_after_a_time_and_a_service_manager_may_start_it_again() -> None:
+    """As without a quorum. The exit code differs from that of a node whose configuration cannot work."""
+
     async def story() -> None:
-        with pytest.raises(CannotStart, match=r"does not register this node: .*come again later"):
-            await register(Store(error, times))
+        with pytest.raises(NotRegistered, match=rf"not registered within {TIMEOUT_MS / 1000:g} s: .*come again later"):
+            await register(Store(ErrorCode.REQUEST_TIMED_OUT, times=1000))
+
+    run(story)
+
+
+def test_it_does_not_wait_if_the_controller_will_never_register_it() -> None:
+    async def story() -> None:
+        with pytest.raises(CannotStart, match=r"does not register this node: .*come again later") as raised:
+            await register(Store(ErrorCode.INCONSISTENT_CLUSTER_ID, times=1))
+        assert not isinstance(raised.value, NotRegistered)
 
     run(story)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from chronik.broker.process import _Formatter, escape
+from chronik.broker.process import EXIT_FAILED, _Formatter, escape
 from chronik.client.admin.quorum import Quorum, describe
 from chronik.client.routing import ClusterClient
 from chronik.runtime.real import real_runtime
@@ -35,6 +35,19 @@ def test_a_node_that_waits_for_its_quorum_stops_when_told(tmp_path: Path) -> Non
     assert node.wait_ready() is None
     node.wait()
     assert node.exit_code() == 0
+
+
+def test_a_node_that_is_not_registered_in_time_ends_with_the_code_that_has_it_started_again(tmp_path: Path) -> None:
+    """systemd leaves a node alone that ended with 2. Without a quorum, all nodes would stay down."""
+    settings = local_cluster(tmp_path, free_ports(3), free_ports(3))
+    nodes = [NodeProcess.start(each) for each in settings]
+    assert all(node.wait_ready() for node in nodes)
+    for node in nodes:
+        node.kill()
+    alone = NodeProcess.start(settings[0] | {"initial.broker.registration.timeout.ms": "1000"})
+    assert alone.wait_ready() is None
+    alone.wait()
+    assert alone.exit_code() == EXIT_FAILED
 
 
 def _listens(port: int) -> bool:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
 from chronik.broker.transaction_markers import IN_FLIGHT_MAX, TransactionMarkers, Written
 from chronik.coordinator.transactions.markers import MarkerOrder
 from chronik.coordinator.transactions.transaction import TopicPartition
@@ -313,5 +315,47 @@ def test_very_many_markers_for_this_node_leave_time_for_others() -> None:
         assert cluster.here.pauses == 9
         await cluster.here.settle()
         assert len(cluster.finished) == 100
+
+    play(story)
+
+
+def test_while_a_partition_of_this_node_refuses_one_marker_is_tried_again_for_all() -> None:
+    """Thousands of transactions may have ended there. Each attempt of all would take the time of those that succeed."""
+
+    async def story(cluster: Cluster) -> None:
+        cluster.leaders[P0] = cluster.leaders[P2] = cluster.here.node_id
+        cluster.here.refusals = [ErrorCode.NOT_ENOUGH_REPLICAS] * 100
+        for producer_id in range(1_000):
+            cluster.write(P0, producer_id=producer_id)
+        await asyncio.sleep(3)
+        assert 2 < 100 - len(cluster.here.refusals) < 10, "one, with growing pauses"
+        cluster.write(P0, producer_id=2_000)
+        cluster.here.refusals = []
+        await asyncio.sleep(1.1)
+        await cluster.here.settle()
+        await asyncio.sleep(0.1)
+        await cluster.here.settle()
+        assert cluster.finished == [P0] * 1_001
+
+    play(story)
+
+
+@pytest.mark.parametrize("change", ["another node leads", "another node coordinates"])
+def test_markers_that_wait_for_another_one_go_on_without_it(change: str) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.leaders[P0] = cluster.here.node_id
+        cluster.here.refusals = [ErrorCode.NOT_ENOUGH_REPLICAS]
+        cluster.write(P0, producer_id=1)
+        order = MarkerOrder("y", 2, 1, True, 2, 3)
+        cluster.markers.write(STATE_PARTITION + 1, order, P0, cluster.finished.append)
+        await asyncio.sleep(0.001)
+        assert not cluster.here.refusals
+        if change == "another node leads":
+            cluster.leaders[P0] = 1
+        else:
+            cluster.markers.forget(STATE_PARTITION)
+        await asyncio.sleep(1)
+        await cluster.here.settle()
+        assert cluster.finished == ([P0, P0] if change == "another node leads" else [P0])
 
     play(story)

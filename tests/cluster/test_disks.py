@@ -147,3 +147,17 @@ def refusal(settings: dict[str, str], capfd: pytest.CaptureFixture[str]) -> str:
     refused.wait()
     assert refused.exit_code() == EXIT_CANNOT_START
     return capfd.readouterr().err
+
+
+def test_a_directory_in_use_is_refused_also_without_its_lock_file(
+    cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Two processes would write into each other's files. Nothing on the disk tells them apart later."""
+    for key in ("log.dirs", "metadata.log.dir"):
+        folder = node_directory(cluster.data, 1)
+        (folder / ".lock").unlink()
+        said = refusal({**cluster.settings[0], "log.dirs": str(tmp_path), key: str(folder)}, capfd)
+        assert f"{folder}/.lock is locked: another broker runs on this directory" in said
+    node = Asked(cluster, 1)
+    assert node.create("goes-on") == {"goes-on": 0}
+    node.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ SETTINGS = {
     "chronik.quorum.principals": "User:CN=node",
 }
 WAIT_S = 60
+CORRELATION_ID = 7
 
 
 class Load:
@@ -71,38 +73,92 @@ def presented(port: int) -> str:
     return ssl.get_server_certificate(("127.0.0.1", port), timeout=WAIT_S)
 
 
+class OpenConnection:
+    """A connection of a client that never reconnects."""
+
+    def __init__(self, port: int, trust: Path, certificate: Path) -> None:
+        context = ssl.create_default_context(cafile=str(trust))
+        context.load_cert_chain(str(certificate))
+        plain = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
+        self._socket = context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+    def answers(self) -> bool:
+        """Whether it still gets a response to ApiVersions v0."""
+        request = struct.pack(">hhih", 18, 0, CORRELATION_ID, -1)
+        self._socket.sendall(struct.pack(">i", len(request)) + request)
+        (size_bytes,) = struct.unpack(">i", self._read(4))
+        return struct.unpack(">i", self._read(size_bytes)[:4]) == (CORRELATION_ID,)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _read(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            more = self._socket.recv(count - len(data))
+            assert more, "the node closed the connection"
+            data += more
+        return data
+
+
 @pytest.mark.slow
 def test_all_certificates_are_replaced_under_load_without_a_failed_produce(tmp_path: Path) -> None:
-    """Another authority, other certificates, in the order in which operators do it: trust both, change, trust one."""
+    """Another authority, other certificates, in the order in which operators do it: trust both, change, trust one.
+
+    librdkafka reads its files once. Its connections may break at any time, so each producer runs only while nodes
+    accept its certificate.
+    """
     files = Files(tmp_path)
     renewed = Authority("Renewed")
     with Cluster(nodes=3, settings={**SETTINGS, **files.stores}) as cluster:
-        security = files.librdkafka(files.client("alice"))
+        former = files.client("alice")
+        assert former is not None
+        opened = OpenConnection(cluster.ports[0], files.trust, former)
+        replaced(files.trust, files.authority.pem + renewed.pem)
+        security = files.librdkafka(former)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **security})
         for future in admin.create_topics([NewTopic("orders", 3, 3)]).values():
             future.result(WAIT_S)
         load = Load(cluster.bootstrap, security)
         try:
             load.goes_on()
-            replaced(files.trust, files.authority.pem + renewed.pem)
             made = renewed.server("node")
             replaced(files.node, made)
             for port in cluster.ports:
                 until(lambda port=port: presented(port) == made.certificate_pem)  # type: ignore[misc]
             load.goes_on()
-            replaced(files.client("alice") or files.node, renewed.client("alice"))
+        finally:
+            load.stop()
+        assert load.failed == []
+        latter = renewed.client("alice").write(tmp_path / "alice-renewed.pem")
+        load = Load(cluster.bootstrap, files.librdkafka(latter))
+        try:
+            load.goes_on()
             replaced(files.trust, renewed.pem)
             load.goes_on()
+            until(lambda: not is_accepted(cluster.ports[0], files.trust, former))
+            assert opened.answers()  # connections that are open stay open
             # The restart opens new connections in both directions: only the new certificates are accepted there.
             cluster.restart(3)
             load.goes_on()
         finally:
             load.stop()
+            opened.close()
         assert load.failed == []
-        after = Load(cluster.bootstrap, files.librdkafka(files.directory / "alice.pem"))
-        after.goes_on()
-        after.stop()
-        assert after.failed == []
+
+
+def is_accepted(port: int, trust: Path, certificate: Path) -> bool:
+    """Whether a new connection with this certificate gets a response."""
+    try:
+        connection = OpenConnection(port, trust, certificate)
+    except (OSError, ssl.SSLError):
+        return False
+    try:
+        return connection.answers()
+    except (OSError, ssl.SSLError, AssertionError):
+        return False
+    finally:
+        connection.close()
 
 
 def ended(secured: ssl.SSLSocket) -> bool:

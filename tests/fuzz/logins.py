@@ -1,8 +1,9 @@
 """Mutated frames at every stage of a login: `python -m tests.fuzz.logins`.
 
 A complete node serves a listener with logins, in virtual time. A client brings a connection to a stage with valid
-frames and continues with mutated ones. The node may answer or close the connection. It must not raise, and it must not
-serve a client as a user unless the client has sent that user's password or token.
+frames and continues with mutated ones. The node may answer or close the connection. It must not raise, it must not
+serve a client as a user unless the client has sent that user's password or token, and it must not change its image: no
+user here has a rule. `client_port.py` has the stages after a login.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import argparse
 import asyncio
 import logging
 import sys
+import time
 from random import Random
 
 from chronik.broker.session import ANONYMOUS, Stage
+from chronik.broker.settings.access import STANDARD
+from chronik.metadata.snapshot import state_hash
 from chronik.wire.messages.api_versions import ApiVersionsRequest
 from chronik.wire.messages.list_groups import ListGroupsRequest
 from chronik.wire.messages.metadata import MetadataRequest
@@ -23,9 +27,11 @@ from tests.broker.hostile import Peer, World, frame, run
 from tests.broker.sasl.logging_in import ALICE, BOB, NOW_S, make_bearer_world, make_world
 from tests.broker.sasl.tokens import key_set, token_of
 from tests.fuzz.mutations import mutate
+from tests.fuzz.rounds import run_rounds
 
-FRAMES = 100_000
+FRAMES_PER_WORLD = 20_000
 FRAMES_PER_CONNECTION = 4
+CONNECTIONS_PER_CHECK = 64
 PASSWORDS = (b"alice\0secret", b"bob\0geheim", b"broker\0b")
 FIRST = b"n,,n=carol,r=clientnonce"
 FINAL = b"c=biws,r=clientnonceservernonce,p=" + b"A" * 43 + b"="
@@ -109,53 +115,80 @@ def fuzz_logins(stage: str, seed: int, frames: int) -> str | None:
 
 
 async def _fuzz(stage: str, random: Random, frames: int) -> str | None:
-    settings = {"connections_max_reauth_ms": 60_000, "connection_failed_authentication_delay_ms": 1}
+    settings = {
+        "connections_max_reauth_ms": 60_000,
+        "connection_failed_authentication_delay_ms": 1,
+        "authorizer_class_name": STANDARD,
+        "super_users": "User:broker",
+    }
     by_token = stage.startswith("bearer")
     world = await (make_bearer_world(key_set(KEY), **settings) if by_token else make_world(**settings))
+    before = state_hash(world.node.store.image)
+    left, number = frames, 0
     try:
-        for _ in range(frames // FRAMES_PER_CONNECTION):
-            finding = await _one_connection(world, stage, random)
+        while left > 0:
+            sent, finding = await _one_connection(world, stage, random)
+            left, number = left - sent, number + 1
+            if finding is None and (number % CONNECTIONS_PER_CHECK == 0 or left <= 0):
+                finding = _finding(world, before)
             if finding is not None:
-                return finding
+                return f"{stage}, about connection {number}: {finding}"
     finally:
         await world.node.stop()
     return None
 
 
-async def _one_connection(world: World, stage: str, random: Random) -> str | None:
+def _finding(world: World, before: str) -> str | None:
+    if world.node.failure is not None:
+        return f"the node has stopped: {world.node.failure}"
+    after = state_hash(world.node.store.image)
+    return None if after == before else f"the image {before} became {after}"
+
+
+async def _one_connection(world: World, stage: str, random: Random) -> tuple[int, str | None]:
+    """How many frames were sent, and the finding, if any."""
     peer = Peer(world.node)
     for each in STAGES[stage]:
         peer.send(each)
     session = peer.connection.session
     before = session.principal
-    sent = b""
-    for _ in range(FRAMES_PER_CONNECTION):
+    sent, count = b"", 0
+    while count < FRAMES_PER_CONNECTION:
         seeds = BEARER_SEEDS if stage.startswith("bearer") else SEEDS
-        data = random.choice(seeds)
-        data = data if random.random() < 0.2 else mutate(random, data, random.choice(seeds))
-        sent += data
+        data = _data(random, seeds)
+        sent, count = sent + data, count + 1
         peer.send(data)
         if peer.is_closed:
             break
         if session.stage is Stage.AUTHENTICATED and not any(secret in sent for secret in SECRETS):
-            return f"{stage}: logged in as {session.principal} by {sent!r}"
+            return count, f"logged in as {session.principal} by {sent!r}"
         if before != ANONYMOUS and session.principal != before:
-            return f"{stage}: {before} became {session.principal} by {sent!r}"
+            return count, f"{before} became {session.principal} by {sent!r}"
     if not peer.is_closed:
         peer.hang_up()
     await asyncio.sleep(0.01)
-    return None
+    return count, None
+
+
+def _data(random: Random, seeds: list[bytes]) -> bytes:
+    """Mostly whole frames, so that what is behind the size is reached."""
+    data = random.choice(seeds)
+    match random.randrange(5):
+        case 0:
+            return data
+        case 1:
+            return mutate(random, data, random.choice(seeds))
+        case _:
+            return bare(mutate(random, data[4:], random.choice(seeds)[4:]))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--frames", type=int, default=FRAMES)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--frames", type=int, default=1_000_000, help="in all, over all stages")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="the first; a run with the same is the same")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
-    findings = [found for stage in STAGES if (found := fuzz_logins(stage, options.seed, options.frames // len(STAGES)))]
-    print("\n".join(findings) or f"{options.frames} frames at {len(STAGES)} stages of a login: nothing found")
-    return 1 if findings else 0
+    return run_rounds(fuzz_logins, STAGES, seed=options.seed, frames=options.frames, per_round=FRAMES_PER_WORLD)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -46,6 +45,7 @@ from chronik.runtime.interfaces import Runtime
 from chronik.sim.disk import SimDisk
 from chronik.wire.compiler import encode
 from tests.fuzz.mutations import mutate
+from tests.fuzz.rounds import run_rounds
 from tests.metadata.clusters import CLUSTER_ID, registration
 from tests.raft.quorum_in_memory import CONFIG
 from tests.raft.virtual_time import LoopClock, SeededRandomness, run
@@ -58,7 +58,6 @@ SECRET = b"what no stranger knows"
 FRAMES_PER_DOOR = 20_000
 FRAMES_PER_TURN = 64  # of the loop
 SILENT_SHARE, LEFT_SHARE = 0.05, 0.01  # of frames: connections that say nothing, and such that are left open
-RSS_GROWTH_MAX = 64 << 20  # of a whole run, behind its first tenth
 
 
 class NobodyThere:
@@ -281,35 +280,13 @@ async def _fuzz(name: str, seed: int, frames: int) -> str | None:
     return None
 
 
-def _rss_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=1_000_000, help="in all, over all doors")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="the first; a run with the same is the same")
     options = parser.parse_args()
     logging.disable()
-    rounds = -(-options.frames // (FRAMES_PER_DOOR * len(DOORS)))
-    done, started, settled_bytes = 0, time.monotonic(), 0
-    print(f"{len(DOORS)} doors, {rounds} rounds of {FRAMES_PER_DOOR} frames, seed {options.seed}", flush=True)
-    for number in range(rounds):
-        for name in DOORS:
-            finding = fuzz_port(name, options.seed + number, FRAMES_PER_DOOR)
-            if finding:
-                print(finding)
-                return 1
-            done += FRAMES_PER_DOOR
-        if number == rounds // 10:
-            settled_bytes = _rss_bytes()
-        rate = done / (time.monotonic() - started)
-        print(f"{done:>10,} frames, {rate:,.0f}/s, {_rss_bytes() >> 20} MiB", flush=True)
-    grown_bytes = _rss_bytes() - settled_bytes
-    if grown_bytes > RSS_GROWTH_MAX:
-        print(f"memory grew by {grown_bytes} bytes behind the first tenth of the run")
-        return 1
-    return 0
+    return run_rounds(fuzz_port, DOORS, seed=options.seed, frames=options.frames, per_round=FRAMES_PER_DOOR)
 
 
 if __name__ == "__main__":

@@ -430,7 +430,7 @@ def test_a_connection_whose_login_ends_is_replaced_before() -> None:
         await first.ask(ListGroupsRequest(), ListGroupsResponse)
         await asyncio.sleep(1.2)
         assert not first.is_open
-        with pytest.raises(Unreachable, match="the login at broker:9092 ends"):
+        with pytest.raises(Unreachable, match="the login at broker:9092 has expired"):
             await first.ask(ListGroupsRequest(), ListGroupsResponse)
         await second.ask(ListGroupsRequest(), ListGroupsResponse)
         connections.close()

@@ -163,6 +163,21 @@ def test_a_directory_has_one_owner(disk: Disk, directory: str) -> None:
         disk.lock(f"{directory}/.lock")
 
 
+def test_a_directory_has_one_owner_also_without_its_lock_file(disk: Disk, directory: str) -> None:
+    """Somebody who tidies up takes `.lock` for a file that an ended process has left."""
+    disk.lock(f"{directory}/.lock")
+    disk.remove(f"{directory}/.lock")
+    with pytest.raises(DiskInUse, match="another broker"):
+        disk.lock(f"{directory}/.lock")
+
+
+def test_a_directory_that_was_let_go_can_be_taken_again(disk: Disk, directory: str) -> None:
+    disk.lock(f"{directory}/.lock")
+    disk.unlock(f"{directory}/.lock")
+    disk.lock(f"{directory}/.lock")
+    disk.unlock(f"{directory}/.lock")
+
+
 def test_free_bytes_is_a_plausible_count(disk: Disk, directory: str) -> None:
     assert 0 < disk.free_bytes(directory) <= disk.total_bytes(directory)
 

@@ -216,7 +216,7 @@ def test_a_journal_that_another_program_cut_is_not_in_place(tmp_path: Path) -> N
     assert not file.is_in_place()
     file.append([b"y" * 1000])
     assert not file.is_in_place()
-    with pytest.raises(OSError, match="the file was cut by another program"):
+    with pytest.raises(OSError, match="the file was truncated by another program"):
         file.append([b"z" * 4096])
     file.close()
 

@@ -190,7 +190,7 @@ class AdminConnection(asyncio.Protocol):
             self._transport.abort()
 
     def _wait(self) -> None:
-        """For the next request, not for ever."""
+        """For the next request only."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._admin.connections.pop(self, None)

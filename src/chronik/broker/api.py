@@ -31,10 +31,17 @@ Handler = Callable[[Q, "Context"], "Response | bytes | Later | Awaitable[Any] | 
 
 
 class Later(NamedTuple):
-    """A response that is sent when `future` is done; `respond` reads the future and builds it."""
+    """A response that is sent when `future` is done: `ready` if there is one and the future brings no error, else what
+    `respond` reads from the future."""
 
     future: asyncio.Future[Any]
     respond: Callable[[asyncio.Future[Any]], Response | bytes | None]
+    ready: bytes | None = None
+
+    def response(self) -> Response | bytes | None:
+        """Once the future is done."""
+        future, respond, ready = self
+        return ready if ready is not None and future.exception() is None else respond(future)
 
 
 @dataclass(frozen=True, slots=True)

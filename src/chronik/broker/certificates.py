@@ -119,7 +119,7 @@ class Certificates:
     # --- what changes
 
     async def watch(self) -> None:
-        """For ever: reads files again that have changed, and looks at dates."""
+        """Runs until cancelled: reloads changed files, and checks expiry dates."""
         interval_ms = int(self._settings.layers.value("chronik.ssl.reload.interval.ms") or 0)
         while True:
             await asyncio.sleep(interval_ms / 1000)

@@ -14,7 +14,7 @@ PER_COMMAND = 500
 
 
 def some_at_a_time(items: Sequence[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    """In the order given, unless there are so many that equal ones have to be brought together."""
+    """In the order given, unless there are enough to require grouping equal ones."""
     if len(items) <= PER_COMMAND:
         return [list(items)]
     together: dict[Hashable, list[T]] = {}

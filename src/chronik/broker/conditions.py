@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from chronik.runtime.interfaces import Lane
 
 PAUSE_S = 2  # between looks: whatever happens is told within five seconds
-CALM_MS = 30_000  # without a refusal, after which a disk that has room again counts as mended
+CALM_MS = 30_000  # without a refusal, after which a disk with free space counts as healthy
 START_BYTES_MIN = 256 << 10  # free when the quorum's log is opened: a snapshot's file, a vote, some entries
 MARK_MS = 10_000  # the least time between two marks of the metadata, where other nodes have copies of it
 NEAR_LIMIT, FAR_FROM_LIMIT = 0.9, 0.8  # of the connections that there can be
@@ -108,7 +108,7 @@ class Conditions:
             self._alarms.raised(DESCRIPTORS, text, "files", level=logging.WARNING)
 
     def _look_at_damage(self) -> None:
-        """Whoever met it has written the line."""
+        """The code that detected it has already logged it."""
         damaged = {f"{log.topic}-{log.partition}": log.lost for log in self._logs.all() if log.lost is not None}
         for name in self._damaged - damaged.keys():
             self._alarms.cleared(DAMAGED_LOG, f"{name} is mended or gone", name)
@@ -117,7 +117,7 @@ class Conditions:
         self._damaged = set(damaged)
 
     def _look_at_strays(self) -> None:
-        """Whoever set them aside has written a line for each."""
+        """The code that set them aside has already logged each."""
         directory, count = self._base.settings.log_dir, self._logs.strays.count
         if not count:
             self._alarms.cleared(STRAY_LOG, f"no log in {directory} is set aside any more", directory)

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from chronik.broker import limits
-from chronik.broker.dispatch import Parts
+from chronik.broker.dispatch import Parts, PartsLater
 from chronik.broker.errors import Unanswerable
 from chronik.broker.pauses import (
     ALONE,
@@ -76,6 +76,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.frame_since_ns = 0  # since when we wait for the rest of a frame; 0 when we do not
         self._now_ns = node.runtime.clock.monotonic_ns
         self._turns = node.turns
+        self._memory = node.memory
+        self._awaited = node.awaited
         self.last_request_ns = self._now_ns()
         self.portions = Portions()  # of what it fetches
         self._transport: asyncio.Transport | None = None  # from connection_made until either side ends it
@@ -126,11 +128,12 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._admit_by_quota()
 
     def _admit_by_quota(self) -> None:
-        """An address that connects more often than its quota allows waits, and is then turned away."""
+        """Closes a connection after a wait, unserved, if its address connects more often than its quota allows."""
         quotas = self.node.quotas
         wait_ms = quotas.connected(self.session.host) if quotas.restricts and self._transport is not None else 0
         if wait_ms:
-            self.mute(wait_ms)
+            self._reasons |= MUTED  # until it is closed: no timer may end the pause just before that
+            self._read_or_not()
             why = "its address connects more often than its quota connection_creation_rate allows"
             asyncio.get_running_loop().call_later(wait_ms / 1000, self.close, why, logging.DEBUG)
 
@@ -205,7 +208,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._replies.clear()
 
     def eof_received(self) -> None:
-        """The peer sends no more, and the transport closes behind this call with what it was given until now."""
+        """The peer has stopped sending; after this call the transport closes, once it has sent its buffer."""
         self.node.sends.flush()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -376,17 +379,16 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._replies.append(reply)
         self._in_flight_bytes += request_bytes
         if request_bytes <= SCRATCH_BYTES:
-            self.node.memory.small_bytes += request_bytes
+            self._memory.small_bytes += request_bytes
         try:
             answer = self.node.dispatcher.answer(frame, self)
         except Exception as fault:  # noqa: BLE001 - the edge: see _failed
             self._failed(reply, fault)
             return reply
-        if isinstance(answer, list) or answer is None:
+        if type(answer) is PartsLater:
+            self._awaited.when_done(answer.later.future, partial(self._settled, reply, answer))
+        elif isinstance(answer, list) or answer is None:
             self._done(reply, answer)
-        elif isinstance(answer, tuple):
-            future, respond = answer
-            self.node.awaited.when_done(future, partial(self._finish, reply, respond))
         else:
             self.node.tasks.start(f"request from {self.peer}", self._wait(reply, answer))
         return reply
@@ -399,14 +401,17 @@ class ServerConnection(asyncio.BufferedProtocol):
             raise
         except Exception as fault:  # noqa: BLE001 - the edge: see _failed
             return self._failed(reply, fault)
-        return self._finish(reply, lambda _: parts, None)
+        return self._finish(reply, parts)
 
-    def _finish(self, reply: _Reply, respond: Callable[[Any], Parts | None], done: Any) -> None:
-        """A reply that had to wait is there, in whatever order; it leaves when it is at the head of the queue."""
+    def _settled(self, reply: _Reply, answer: PartsLater, future: asyncio.Future[Any]) -> None:
         try:
-            parts = respond(done)
+            parts = answer.parts()
         except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 - the edge: see _failed
             return self._failed(reply, fault)
+        return self._finish(reply, parts)
+
+    def _finish(self, reply: _Reply, parts: Parts | None) -> None:
+        """A reply that had to wait is there, in whatever order; it leaves when it is at the head of the queue."""
         if len(self._replies) == 1 and not self._arrived and self._transport is not None:
             # Alone, as most are: nothing to keep in order, and nothing to start.
             if self._replies.popleft() is not reply:
@@ -417,11 +422,10 @@ class ServerConnection(asyncio.BufferedProtocol):
             if self._reasons or not self._is_reading:
                 self._end_if_due()
                 self._read_or_not()
-            return None
+            return
         self._done(reply, parts)
         if self._replies and self._replies[0] is reply:
             self._serve()
-        return None
 
     def _done(self, reply: _Reply, parts: Parts | None) -> None:
         if reply.is_done:
@@ -509,7 +513,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.node.memory.small_bytes -= reply.objects_bytes
             reply.objects_bytes = 0
         if reply.request_bytes <= SCRATCH_BYTES:
-            self.node.memory.small_bytes -= reply.request_bytes
+            self._memory.small_bytes -= reply.request_bytes
         else:
             self.node.memory.give_back(reply.request_bytes, self.session.host)
 

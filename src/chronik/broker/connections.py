@@ -39,7 +39,7 @@ class Connections:
         self._per_host_max = per_host_max
         self._per_host_overrides = per_host_overrides or {}
         self._per_host: Counter[str] = Counter()
-        self._idle_ms_max = idle_ms_max  # -1: for ever
+        self._idle_ms_max = idle_ms_max  # -1: unlimited
         self.are_served = False  # before, connections are taken and their requests wait
         self.refusal: str | None = None  # why none is taken for now; an alarm has said so
         self._open: dict[ServerConnection, None] = {}  # a dict keeps their order; a set would not
@@ -88,7 +88,7 @@ class Connections:
                 )
 
     async def sweep(self) -> None:
-        """For ever: closes who started a frame and does not finish it, and who has been idle for too long."""
+        """Runs until cancelled: closes connections with unfinished frames, and those that were idle for too long."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             now_ns = self._clock.monotonic_ns()
@@ -106,7 +106,7 @@ class Connections:
         return unread_ns > UNREAD_SECONDS_MAX * NS_PER_S and self._is_memory_short()
 
     def refuse_all(self, why: str) -> None:
-        """Clients go to other nodes until `accept`: whoever is answered with errors here would ask here again."""
+        """Clients use other nodes until `accept`: a client that got errors here would retry here."""
         self.refusal = why
         self.close_all(why)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from chronik.broker import limits
-from chronik.coordinator.groups.config import GroupsConfig
+from chronik.coordinator.groups.config import GroupsConfig, MigrationPolicy
 from chronik.coordinator.groups.coordinator import GroupCoordinator
 from chronik.coordinator.groups.member_memory import MemberMemory
 from chronik.coordinator.transactions.config import TransactionsConfig
@@ -91,6 +91,24 @@ def groups_config(settings: Settings) -> GroupsConfig:
         session_timeout_ms_min=settings.group_min_session_timeout_ms,
         session_timeout_ms_max=settings.group_max_session_timeout_ms,
         size_max=settings.group_max_size,
+        consumer_session_timeout_ms=settings.group_consumer_session_timeout_ms,
+        consumer_session_limits=(
+            settings.group_consumer_min_session_timeout_ms,
+            settings.group_consumer_max_session_timeout_ms,
+        ),
+        consumer_heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
+        consumer_heartbeat_limits=(
+            settings.group_consumer_min_heartbeat_interval_ms,
+            settings.group_consumer_max_heartbeat_interval_ms,
+        ),
+        consumer_assignment_interval_ms=settings.group_consumer_assignment_interval_ms,
+        consumer_assignment_limits=(
+            settings.group_consumer_min_assignment_interval_ms,
+            settings.group_consumer_max_assignment_interval_ms,
+        ),
+        consumer_size_max=settings.group_consumer_max_size,
+        consumer_assignors=settings.group_consumer_assignors,
+        consumer_migration_policy=MigrationPolicy(settings.group_consumer_migration_policy.lower()),
         initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
         offset_metadata_chars_max=settings.offset_metadata_max_bytes,
         offsets_retention_ms=settings.offsets_retention_minutes * MINUTE_MS,

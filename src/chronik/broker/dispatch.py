@@ -17,7 +17,7 @@ from functools import partial
 from struct import Struct as Packing
 from struct import error as struct_error
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Union, final
 
 from chronik.broker.api import Api, Later
 from chronik.broker.context import Context
@@ -58,18 +58,21 @@ if TYPE_CHECKING:
 
 API_VERSIONS_KEY = 18
 JOINED_BYTES_MAX = 4096  # up to here one copy is cheaper than a second buffer
-IN_LOGIN = (Stage.IN_HANDSHAKE, Stage.BARE_TOKENS)
-PARTS_APART = 512  # of a response that is encoded in pieces: so many are joined meanwhile, if they are small
+BARE_TOKENS = Stage.BARE_TOKENS
+IN_LOGIN = (Stage.IN_HANDSHAKE, BARE_TOKENS)
+PARTS_APART = 512  # of a response that is encoded in pieces: small ones are joined, up to this many
 JOINED_TAIL_BYTES_MAX = 256 * 1024
 _fixed_header = Packing(">hhih")  # api_key, api_version, correlation_id, length of client_id
+HEADER_BYTES = _fixed_header.size
+_unpack_header = _fixed_header.unpack_from
+_new = tuple.__new__
 _size = Packing(">i").pack
 _response_start = Packing(">ii").pack  # size, correlation_id
 _response_start_flexible = Packing(">iiB").pack  # and an empty tag section
 
 Parts = list[Any]
-# None: nothing is sent (produce with acks=0). PartsLater: a future, and what turns it into parts.
-PartsLater = tuple[asyncio.Future[Any], Callable[[asyncio.Future[Any]], Parts | None]]
-Answer = Parts | None | PartsLater | Awaitable[Parts | None]
+# None: nothing is sent (produce with acks=0).
+Answer = Union[Parts, None, "PartsLater", Awaitable[Parts | None]]
 
 
 class Dispatcher:
@@ -87,33 +90,28 @@ class Dispatcher:
         self._freshness = RuleFreshness(services) if services.authorizer.restricts else None
 
     def answer(self, frame: memoryview, connection: ServerConnection) -> Answer:
-        if connection.session.stage is Stage.BARE_TOKENS:
-            if self._must_confirm_login(connection):
-                return self._confirmed_later(frame, connection)
-            token = answer_token(frame, connection, connection.last_request_ns)
-            return [_size(len(token)) + token] if isinstance(token, bytes) else token
+        since_ns, session = connection.last_request_ns, connection.session
+        is_open = since_ns < session.open_until_ns  # most are: then neither its stage nor its login has to be looked at
+        if not is_open and session.stage is BARE_TOKENS:
+            return self._answer_token(frame, connection)
         try:
-            key, version, correlation_id, client_id_size = _fixed_header.unpack_from(frame)
+            key, version, correlation_id, client_id_size = _unpack_header(frame)
         except struct_error:
             raise Unanswerable(f"a request of {len(frame)} bytes is shorter than any header") from None
-        if connection.last_request_ns >= connection.session.open_until_ns:
+        if not is_open:
             try:
-                connection.session.require_served(key, connection.last_request_ns)
+                session.require_served(key, since_ns)
             except OutOfTurn as fault:
                 served = self._serve(key, version)
                 response = out_of_turn(served.api.response, served.version, fault, connection)
-                return served.parts(response, correlation_id, connection.last_request_ns)
+                return served.parts(response, correlation_id, since_ns)
             if self._must_confirm_login(connection):
                 return self._confirmed_later(frame, connection)
         served = self._served.get((key, version)) or self._serve(key, version)
         freshness = self._freshness
-        if (
-            freshness is not None
-            and served.api.needs
-            and not freshness.is_fresh(connection.session.principal, connection.last_request_ns)
-        ):
+        if freshness is not None and served.api.needs and not freshness.is_fresh(session.principal, since_ns):
             return self._confirmed_later(frame, connection)
-        at = _fixed_header.size
+        at = HEADER_BYTES
         client_id = None
         if client_id_size >= 0:
             try:
@@ -137,19 +135,24 @@ class Dispatcher:
         except (Malformed, Refused, IndexError) as fault:
             raise Unanswerable(str(fault) or "malformed request header") from fault
         context = Context(self._services, connection, version, client_id, served.api.name)
-        since_ns = connection.last_request_ns
-        response = served.api.handle(request, context)
+        response = served.handle(request, context)
         if self._quotas.restricts:
             response = self._charge(served, request, len(frame), context, response)
         if type(response) is Later:  # first: what most requests are answered with, and the cheapest check
-            return response.future, partial(served.settled, response.respond, correlation_id, since_ns)
+            return _new(PartsLater, (response, served, correlation_id, since_ns))
         if response is None or isinstance(response, (bytes, Struct)):
             return served.parts(response, correlation_id, since_ns)
         if isinstance(response, asyncio.Future):
-            return response, partial(served.settled, asyncio.Future.result, correlation_id, since_ns)
+            return PartsLater(Later(response, asyncio.Future.result), served, correlation_id, since_ns)
         if type(response) is GeneratorType:
             return self._long(served, response, correlation_id, context)
         return served.parts_in_turns(response, correlation_id, since_ns, self._turns)
+
+    def _answer_token(self, frame: memoryview, connection: ServerConnection) -> Answer:
+        if self._must_confirm_login(connection):
+            return self._confirmed_later(frame, connection)
+        token = answer_token(frame, connection, connection.last_request_ns)
+        return [_size(len(token)) + token] if isinstance(token, bytes) else token
 
     def _charge(self, served: _Served, request: Any, request_bytes: int, context: Context, returned: Any) -> Any:
         """What a handler returned, so that its caller's quotas are charged when the response is there."""
@@ -188,10 +191,9 @@ class Dispatcher:
             answer = self.answer(frame, connection)
         finally:
             connection.go_on()
-        if isinstance(answer, tuple):
-            future, parts_of = answer
-            await asyncio.wait([future])
-            return parts_of(future)
+        if type(answer) is PartsLater:
+            await asyncio.wait([answer.later.future])
+            return answer.parts()
         return answer if answer is None or isinstance(answer, list) else await answer
 
     def _long(
@@ -207,7 +209,7 @@ class Dispatcher:
             if response is None or isinstance(response, (bytes, Struct)):
                 return served.parts(response, correlation_id, since_ns)
             if type(response) is Later:
-                return response.future, partial(served.settled, response.respond, correlation_id, since_ns)
+                return _new(PartsLater, (response, served, correlation_id, since_ns))
             return self._awaited(served, response, correlation_id, since_ns)
         connection.hold_back()
         if is_huge:
@@ -241,12 +243,12 @@ class Dispatcher:
             connection.go_on()
         if type(response) is Later:
             await asyncio.wait([response.future])
-            response = response.respond(response.future)
+            response = response.response()
         return await served.parts_in_turns(response, correlation_id, since_ns, self._turns)
 
     def _awaited(self, served: _Served, response: Awaitable[Any], correlation_id: int, since_ns: int) -> Answer:
         if isinstance(response, asyncio.Future):
-            return response, partial(served.settled, asyncio.Future.result, correlation_id, since_ns)
+            return PartsLater(Later(response, asyncio.Future.result), served, correlation_id, since_ns)
         return served.parts_in_turns(response, correlation_id, since_ns, self._turns)
 
     def _serve(self, key: int, version: int) -> _Served:
@@ -263,6 +265,21 @@ class Dispatcher:
         return served
 
 
+@final
+class PartsLater(NamedTuple):
+    """An answer whose response comes later, and what its bytes need besides."""
+
+    later: Later
+    served: _Served
+    correlation_id: int
+    since_ns: int
+
+    def parts(self) -> Parts | None:
+        """Once the response is there."""
+        later, served, correlation_id, since_ns = self
+        return served.parts(later.response(), correlation_id, since_ns)
+
+
 class _Served:
     """One API at one version."""
 
@@ -271,6 +288,7 @@ class _Served:
         "decode",
         "decode_brief",
         "encode",
+        "handle",
         "now_ns",
         "request_is_flexible",
         "response_is_flexible",
@@ -284,16 +302,12 @@ class _Served:
     ) -> None:
         self.api, self.version, self.unsupported = api, version, unsupported
         self.timing, self.now_ns = timing, now_ns
+        self.handle: Any = api.handle
         self.request_is_flexible = version in api.request.flexible
         self.response_is_flexible = version in api.response.flexible and api.key != API_VERSIONS_KEY
         self.decode: Any = _decode_nothing if unsupported else decoder_of(api.request, version)
         self.decode_brief: Any = _decode_nothing if unsupported else partial(_decode_brief, self)
         self.encode = encoder_of(api.response, version)
-
-    def settled(
-        self, respond: Callable[[Any], Any], correlation_id: int, since_ns: int, future: asyncio.Future[Any]
-    ) -> Parts | None:
-        return self.parts(respond(future), correlation_id, since_ns)
 
     def parts(self, response: Any, correlation_id: int, since_ns: int) -> Parts | None:
         """The answer's bytes. Every request that gets this far is counted here, once."""

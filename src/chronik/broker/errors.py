@@ -6,6 +6,8 @@ BrokerError
 ├── LoginRefused    a peer's: its login failed, and it is told so (in `broker.sasl.mechanism`)
 ├── BadSetting      the operator's: a key, its value, the reason
 ├── CannotStart     the operator's: what stands in the way, and what to do
+│   └── NotRegistered  the cluster did not register the node in time: a later start may succeed
+├── Replaced        the operator's: another process runs as this node, and this one ends
 └── DutyFailed      ours: a task that must never end has ended by an error, and the node with it
 """
 
@@ -42,6 +44,21 @@ class BadSetting(BrokerError):
 
 class CannotStart(BrokerError):
     """The node cannot start here and now."""
+
+
+class NotRegistered(CannotStart):
+    """The cluster did not register the node in time, as without a quorum. A later start may succeed."""
+
+
+class Replaced(BrokerError):
+    """The cluster counts on another process of this node. Two data directories under one node.id would diverge."""
+
+    def __init__(self, node_id: int, directory: str, others: str) -> None:
+        super().__init__(
+            f"another process registered as node {node_id}{others and f' at {others}'}, so the one on {directory} ends"
+            ": stop the process whose data is an old copy, and start the other one again; if they are two nodes, give "
+            "each a node.id of its own"
+        )
 
 
 class DutyFailed(BrokerError):

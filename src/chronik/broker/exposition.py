@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from chronik import __version__
 from chronik.broker.metrics import Census, Histogram, Traffic
 from chronik.raft.messages import Role
-from chronik.runtime.units import NS_PER_MS, NS_PER_S
+from chronik.runtime.units import MS_PER_S, NS_PER_MS, NS_PER_S, US_PER_MS
 
 if TYPE_CHECKING:
     from chronik.broker.group_lag import GroupLag
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 SHOWN_OCTAVES = range(7, 25)  # bounds of 128 us to 16.8 s; what is quicker or slower shows in the first and the last
-US_PER_MS = MS_PER_S = 1000
 METADATA_READS = ("Metadata", "DescribeTopicPartitions", "DescribeCluster")
 
 TRAFFIC = (
@@ -261,6 +260,11 @@ def _upkeep(node: Node) -> Iterator[str]:
     logs, scrubber = node.logs, node.scrubber
     damaged_count = sum(1 for log in logs.all() if log.lost is not None)
     yield from _gauge("chronik_logs_damaged", "Logs that lack records they acknowledged.", [({}, damaged_count)])
+    yield from _gauge(
+        "chronik_replicas_without_space",
+        "Replicas that found no space for a record and are kept out of ISRs.",
+        [({}, len(node.replicas.full.keys))],
+    )
     yield from _gauge(
         "chronik_logs_stray", "Logs that the metadata does not know, set aside.", [({}, logs.strays.count)]
     )

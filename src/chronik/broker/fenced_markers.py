@@ -1,9 +1,9 @@
 """Finds out which coordinator epoch fences the markers of a coordinator that nobody has replaced.
 
 A partition remembers the highest coordinator epoch in which a marker of a producer came, and refuses lower ones. A
-replaced coordinator is kept out by that. But whoever may alter the cluster can send a marker with any epoch, to abort a
-transaction by hand. A partition that learned an epoch in this way, which no coordinator ever had, refuses the markers
-of the real coordinator for ever: the transaction would never complete, and its readers would wait without end.
+replaced coordinator is kept out by that. But a client that may alter the cluster can send a marker with any epoch, to
+abort a transaction by hand. A partition that learned an epoch in this way, which no coordinator ever had, refuses the
+markers of the real coordinator permanently: the transaction would never complete, and its readers would wait forever.
 
 So a coordinator that was refused for a minute asks the quorum whether it still leads the partition that holds the
 transaction, in the leader epoch of its marker. If so no other coordinator exists, and it sends its marker with the

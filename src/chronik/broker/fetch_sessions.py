@@ -1,6 +1,7 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once, then only what changes.
 
-A session is remembered by id and a counting epoch; a request that does not fit is told to start anew, never guessed at.
+A session is remembered by id and a counting epoch; a request that does not fit is refused so that the client starts a
+new session.
 Sessions are soft: their number and their memory are bounded, the longest unused one makes room, and a client that lost
 its session starts another without losing data.
 """
@@ -23,7 +24,7 @@ PARTITION_BYTES = 640  # what a session keeps of each partition
 
 
 class Wanted(NamedTuple):
-    """One partition of a fetch, in the order in which it is to be served."""
+    """One partition of a fetch, in serving order."""
 
     name: str  # empty in v13+
     topic_id: bytes  # zero before v13
@@ -103,7 +104,8 @@ class FetchSessions:
         return at_once(self.opening(request, by_id=by_id))
 
     def opening(self, request: FetchRequest, *, by_id: bool) -> Work[Opened]:
-        """The session of this request, if it has one, and everything it wants; or why it must start anew."""
+        """The session of this request, if it has one, and everything it wants; or why the client must start a new
+        session."""
         if request.session_epoch in (EPOCH_FINAL, EPOCH_INITIAL):
             self._forget(request.session_id)
             session = self._begin(by_id=by_id) if request.session_epoch == EPOCH_INITIAL else None
@@ -131,7 +133,7 @@ class FetchSessions:
     def _has_room_for(self, session: FetchSession) -> bool:
         """Counts what the session has grown to. The longest unused others make room, as far as that helps.
 
-        A long request is taken in turns. Meanwhile its session may have made room for others: it counts no more.
+        A long request is taken in turns. Meanwhile its session may have made room for others: it no longer counts.
         """
         if self._sessions.get(session.session_id) is not session:
             return False

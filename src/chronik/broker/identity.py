@@ -21,6 +21,8 @@ from chronik.wire.uuids import uuid_text
 
 FILE = "meta.properties"
 VERSION = "1"
+ID_BYTES = 16
+KEYS = ("version", "cluster.id", "node.id", "directory.id", "chronik.used")
 NAMED_MAX = 3  # partitions in a message
 
 
@@ -47,7 +49,11 @@ def read_identity(runtime: Runtime, directory: str, node_id: int) -> Identity | 
     path = f"{directory}/{FILE}"
     if not runtime.disk.exists(path):
         return None
-    values = parse_properties(runtime.disk.read_file(path).decode("latin-1"))
+    text = runtime.disk.read_file(path).decode("latin-1")
+    values = parse_properties(text)
+    missing = [key for key in ("version", "cluster.id", "node.id") if not values.get(key)]
+    if missing:
+        raise _damaged(path, f"it has no {' and no '.join(missing)}")
     if values.get("version") != VERSION:
         raise CannotStart(f"{path} is of version {values.get('version')}, this release reads {VERSION}")
     if values.get("node.id") != str(node_id):
@@ -55,13 +61,29 @@ def read_identity(runtime: Runtime, directory: str, node_id: int) -> Identity | 
             f"{directory} belongs to node {values.get('node.id')}, this is node {node_id}: "
             "correct node.id, or point log.dirs at this node's own directory"
         )
-    drawn = values.get("directory.id", "")
-    directory_id = base64.urlsafe_b64decode(drawn + "==") if drawn else runtime.randomness.bytes(16)
-    return Identity(node_id, values.get("cluster.id", ""), directory_id, values.get("chronik.used") == "true")
+    drawn = values.get("directory.id")
+    try:
+        directory_id = runtime.randomness.bytes(ID_BYTES) if drawn is None else base64.urlsafe_b64decode(drawn + "==")
+    except ValueError:
+        directory_id = b""
+    if len(directory_id) != ID_BYTES:
+        raise _damaged(path, f"directory.id={drawn} is no id")
+    last = text.rpartition("\n")[2]
+    used = values.get("chronik.used")
+    if used not in (None, "true") or (last and last.partition("=")[0].strip() not in KEYS):
+        raise _damaged(path, f"it ends with {last or f'chronik.used={used}'!r}")
+    return Identity(node_id, values["cluster.id"], directory_id, used == "true")
+
+
+def _damaged(path: str, reason: str) -> CannotStart:
+    return CannotStart(
+        f"{path} was cut or damaged ({reason}): restore it; or remove it, and the node copies its replicas again from "
+        "other nodes and keeps those that have no other copy"
+    )
 
 
 def require_used_first(runtime: Runtime, directory: str, others: Iterable[str]) -> None:
-    """Raises CannotStart if the node would begin anew in `directory`, and its data is in another one of log.dirs."""
+    """Raises CannotStart if the node would start empty in `directory` although another one of log.dirs has its data."""
     if runtime.disk.exists(f"{directory}/{FILE}"):
         return
     for other in others:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from chronik.broker.coordinators import Coordinator
 from chronik.metadata.delta import Changes
 from chronik.metadata.image import Image, ResourceType, Topic
-from chronik.replication.replica import CoordinatorPartition
+from chronik.replication.coordinator_partition import CoordinatorPartition
 from chronik.storage.log import Log
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from chronik.broker.errors import CannotStart
+from chronik.broker.errors import CannotStart, NotRegistered, Replaced
 from chronik.broker.features import supported_features
 from chronik.broker.registrations import ID_BYTES, Registrations
 from chronik.broker.settings.listeners import PROTOCOLS
@@ -76,7 +76,8 @@ class Lifecycle:
             self._outvoted.set_result(None)
 
     async def unless_outvoted(self, waiting: Coroutine[Any, Any, T]) -> T:
-        """What a starting node waits for; in vain if its data is of another cluster than the voters around it."""
+        """What a starting node waits for. It would wait forever if its data belongs to another cluster than the
+        voters."""
         task = asyncio.ensure_future(waiting)
         either: list[asyncio.Future[Any]] = [task, self._outvoted]
         try:
@@ -136,8 +137,10 @@ class Lifecycle:
                 if error.kafka_error == NOT_A_MEMBER:
                     self._wait_to_be_added()
                     give_up_s = loop.time() + timeout_s
-                elif loop.time() > give_up_s or not _is_registered_later(error):
+                elif not _is_registered_later(error):
                     raise CannotStart(f"the controller does not register this node: {error}") from error
+                elif loop.time() > give_up_s:
+                    raise NotRegistered(f"not registered within {timeout_s:g} s: {error}") from error
                 else:
                     log.info("not registered yet: %s", error)
                 await asyncio.sleep(settings.broker_heartbeat_interval_ms / 1000)
@@ -188,12 +191,23 @@ class Lifecycle:
                 await self._beat_unless_turned()
             except MetadataRefused as refused:
                 if refused.error_code == ErrorCode.STALE_BROKER_EPOCH:
-                    self._node.stop_broken(refused)
+                    self._node.stop_broken(self._why_stale(refused))
                     return
                 log.warning("heartbeat refused: %s", refused)
             except NotController as error:
                 self.heartbeat_failures += 1
                 log.warning("heartbeat not delivered: %s", error)
+
+    def _why_stale(self, refused: MetadataRefused) -> Exception:
+        """Why the controller takes no heartbeat of this process any more. The image may not tell yet, or it tells that
+        the node was removed."""
+        node = self._node
+        registered = node.store.image.brokers.get(node.node_id)
+        if registered is None:
+            return refused
+        is_other = registered.incarnation_id != self.incarnation_id
+        others = ", ".join(f"{each.host}:{each.port}" for each in registered.endpoints) if is_other else ""
+        return Replaced(node.node_id, node.settings.log_dir, others)
 
     def resign(self) -> bool:
         """Heartbeats ask from now on that this node be fenced. False: the cluster has no other broker.

@@ -10,9 +10,9 @@ IN_FLIGHT_BYTES_HIGH = 64 * MIB  # per connection; reading stops above and goes 
 IN_FLIGHT_BYTES_LOW = 32 * MIB
 check(IN_FLIGHT_BYTES_LOW < IN_FLIGHT_BYTES_HIGH, "23 reading must be able to go on")
 
-# What a request that did not fit one read may be decoded into: about 100,000 elements. No client sends so many.
+# What a request that did not fit one read may be decoded into: about 100,000 elements. Clients send fewer.
 REQUEST_OBJECT_BYTES_MAX = 16 * MIB
-HUGE_BYTES, HUGE_AT_ONCE = 128 * KIB, 4  # of frames that are decoded in pieces: larger ones, so many at the same time
+HUGE_BYTES, HUGE_AT_ONCE = 128 * KIB, 4  # frames above this size are decoded in pieces, up to this many at a time
 check(HUGE_AT_ONCE * REQUEST_OBJECT_BYTES_MAX <= 64 * MIB, "23 what is not counted yet must fit beside the budget")
 AT_ONCE_BYTES = 8 * KIB  # a larger frame may hold thousands of elements: then it is decoded in pieces
 BRIEF_OBJECT_BYTES_MAX = 16 * KIB  # of objects that a larger frame is decoded into at once: about ten partitions

@@ -126,8 +126,7 @@ class MemoryBudget:
     # ---
 
     def _is_anybody_ahead(self, host: str, *, has_begun: bool) -> bool:
-        """Whether somebody waits who would be granted before this one. Who waits for its own address is not ahead of
-        others."""
+        """Whether a waiter would be granted before this one. A waiter for its own address is not ahead of others."""
         for other, queue in self._waiting.items():
             if has_begun and not queue[0].has_begun:
                 continue

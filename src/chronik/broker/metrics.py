@@ -18,9 +18,8 @@ from chronik.metadata.commands.describe_quorum import DescribeQuorum
 from chronik.metadata.commands.fence_broker import FenceBroker
 from chronik.metadata.delta import Changes
 from chronik.metadata.image import Image, Topic
-from chronik.runtime.units import OCTAVES
+from chronik.runtime.units import NS_PER_S, NS_PER_US, OCTAVES, US_PER_MS
 
-NS_PER_US, NS_PER_SECOND, US_PER_MS = 1_000, 1_000_000_000, 1_000
 CREATION_WINDOW_SECONDS = 60
 TOPICS_PER_TURN = 500
 
@@ -117,7 +116,7 @@ class Metrics:
 
     def _topics_were_created(self, count: int, now_ns: int) -> None:
         self.topics_created += count
-        second = now_ns // NS_PER_SECOND
+        second = now_ns // NS_PER_S
         if self._created and self._created[-1][0] == second:
             count += self._created.pop()[1]
         self._created.append((second, count))
@@ -125,7 +124,7 @@ class Metrics:
 
     def topics_created_per_second(self, now_ns: int) -> float:
         """Over the last minute."""
-        self._forget_creations(now_ns // NS_PER_SECOND)
+        self._forget_creations(now_ns // NS_PER_S)
         return sum(count for _, count in self._created) / CREATION_WINDOW_SECONDS
 
     def _forget_creations(self, second: int) -> None:

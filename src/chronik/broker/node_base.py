@@ -18,7 +18,7 @@ from chronik.broker.admin import Admin
 from chronik.broker.certificates import Certificates
 from chronik.broker.connections import Connections
 from chronik.broker.disk_watch import DiskWatch
-from chronik.broker.errors import DutyFailed
+from chronik.broker.errors import DutyFailed, Replaced
 from chronik.broker.live_settings import LiveSettings
 from chronik.broker.memory import MemoryBudget
 from chronik.broker.metrics import Metrics
@@ -79,7 +79,7 @@ class NodeBase:
         return str(self.ended.exception())
 
     async def unless_broken(self, work: Coroutine[Any, Any, T]) -> T:
-        """Awaits a part of the start. A disk that fails meanwhile ends it: other nodes would wait in vain."""
+        """Awaits a part of the start. A disk that fails meanwhile ends it, because other nodes wait for this one."""
         opening = asyncio.ensure_future(work)
         try:
             either: list[asyncio.Future[Any]] = [opening, self.ended]
@@ -117,8 +117,9 @@ class NodeBase:
             self.ended.set_result(None)
 
     def stop_broken(self, cause: BaseException) -> None:
-        """Something that must never happen did: acknowledge nothing more, and end. /status stays, to say why."""
-        log.critical("stopping: %s", cause, exc_info=cause)
+        """Acknowledges nothing more, and ends: something happened that must never happen, or another process took this
+        node's place. /status stays, to say why."""
+        log.critical("stopping: %s", cause, exc_info=None if isinstance(cause, Replaced) else cause)
         for listener in self.listeners.values():
             listener.close()
         self.connections.close_all("the node has failed")

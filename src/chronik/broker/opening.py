@@ -58,6 +58,11 @@ async def open_data(base: NodeBase, raft_config: RaftConfig) -> Opened:
     runtime.disk.make_directory(settings.log_dir)
     record_lane = runtime.disk.lane("records")
     closers.callback(record_lane.close)
+    if settings.metadata_dir != settings.log_dir:
+        lock = f"{settings.metadata_dir}/.lock"
+        runtime.disk.make_directory(settings.metadata_dir)
+        runtime.disk.lock(lock)
+        closers.callback(runtime.disk.unlock, lock)
     identity = read_identity(runtime, settings.log_dir, base.node_id)
     is_used = identity is not None and identity.is_used
     logs = await Logs.open(

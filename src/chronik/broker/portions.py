@@ -74,7 +74,7 @@ class Portions:
             self._begin_trial()
 
     def _was_small(self) -> None:
-        """There was no more, or no more was asked for: that tells nothing. Only many of them mean that none will."""
+        """No more data existed or was requested. One means nothing; many in a row mean that none will follow."""
         if self._tried_bytes:
             self._small_left -= 1
             if not self._small_left:

@@ -15,7 +15,8 @@ from typing import Any
 
 import uvloop
 
-from chronik.broker.errors import BadSetting, BrokerError
+from chronik.broker.errors import BadSetting, BrokerError, NotRegistered
+from chronik.broker.lasting_objects import LastingObjects
 from chronik.broker.node import Node
 from chronik.broker.settings import Settings
 from chronik.broker.settings.exposure import require_kept
@@ -39,7 +40,7 @@ def run(
     until_stdin_ends: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> int:
-    """Serves until SIGTERM or SIGINT, or until whoever holds the other end of standard input is gone; the exit code.
+    """Serves until SIGTERM or SIGINT, or until standard input is closed; returns the exit code.
 
     A service manager that `environment` names is told when the node is registered and when it begins to stop.
     """
@@ -76,10 +77,11 @@ async def _serve(
         node = starting.result()
     except (BrokerError, OSError) as fault:
         log.error("cannot start: %s", fault)
-        return EXIT_CANNOT_START
+        return EXIT_FAILED if isinstance(fault, NotRegistered) else EXIT_CANNOT_START
     keep_freed_memory()
-    gc.freeze()  # modules and schemas live for ever: no later collection need walk them
+    gc.freeze()  # modules and schemas are permanent: later collections need not scan them
     gc.set_threshold(YOUNG_OBJECTS_MAX)
+    node.store.subscribe(LastingObjects().changed)
     started(node)
     manager.ready(f"serving on {', '.join(f'{each.host}:{each.port}' for each in node.listeners.values())}")
     waits = [asked_to_stop, asyncio.ensure_future(node.wait_stopped())]

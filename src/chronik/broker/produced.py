@@ -7,7 +7,7 @@ batches whose topic has rules on keys or timestamps. The rest is refused, with i
 
 from __future__ import annotations
 
-from chronik.replication.topic_settings import TopicSettings
+from chronik.replication.topic_settings import AS_SENT, TopicSettings
 from chronik.runtime.invariants import check
 from chronik.storage.config import FOREVER
 from chronik.storage.errors import BatchTooLarge, RecordTooLarge
@@ -27,7 +27,6 @@ OLD_DECOMPRESSED_BYTES_MAX = 8 << 20  # of a message set of magic 0 or 1, whose 
 # 64 MiB and 16 times what it was sent.
 DECOMPRESSED_BYTES_FREE, DECOMPRESSED_BYTES_PER_BYTE = 24 << 20, 8
 QUICK_BYTES_MAX = 64 << 10  # at most 10,000 records: some milliseconds
-AS_SENT = "producer"
 
 
 class Look:
@@ -116,18 +115,14 @@ def judge(data: object, version: int, settings: TopicSettings, now_ms: int) -> V
         batch = validate_produced(data, config.max_message_bytes)
     except Malformed as fault:
         return fault.with_traceback(None)  # without the frames, which hold the data
-    codec = batch.attributes & CODEC_BITS
-    if codec == Codec.ZSTD and version < VERSION_ZSTD:
+    if version < VERSION_ZSTD and batch.attributes & CODEC_BITS == Codec.ZSTD:
         return UnsupportedCompression("produced batch", 21, f"zstd needs Produce v{VERSION_ZSTD}, this is v{version}")
     if len(data) > config.segment_bytes:
         return BatchTooLarge(len(data), config.segment_bytes)
-    has_rules = (
-        batch.max_timestamp > now_ms + config.message_timestamp_after_max_ms
-        or config.message_timestamp_before_max_ms != FOREVER
-        or config.cleanup_policy != "delete"
-    )
+    has_rules = settings.has_record_rules or batch.max_timestamp > now_ms + config.message_timestamp_after_max_ms
     if has_rules or settings.compression_type != AS_SENT:
-        return Look(data, batch, settings, now_ms, is_compressed=codec > 0, has_rules=has_rules)
+        is_compressed = batch.attributes & CODEC_BITS > 0
+        return Look(data, batch, settings, now_ms, is_compressed=is_compressed, has_rules=has_rules)
     return batch
 
 

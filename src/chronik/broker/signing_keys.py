@@ -73,7 +73,7 @@ class SigningKeys:
             raise
 
     async def watch(self) -> None:
-        """For ever."""
+        """Runs until cancelled."""
         retry_ms = 0 if self._keys else self._settings.retry_ms
         while True:
             await self._wait(retry_ms)

@@ -23,6 +23,8 @@ def why_not_ready(node: Node) -> str | None:
     """None when clients may be sent here."""
     if node.failure is not None:
         return node.failure
+    if node.store.leader_id is None and node.store.raft.abstains:
+        return "no controller is elected, and this node cannot vote: it is new, or has lost its metadata"
     if node.store.leader_id is None:
         return "no controller is elected: a majority of the voters does not answer"
     broker = node.store.image.brokers.get(node.node_id)
@@ -71,6 +73,7 @@ class StatusPage:
         return {
             "damaged_logs": sum(1 for log in node.logs.all() if log.lost is not None),
             "last_copies_damaged": len(node.replicas.losses.last_copies),
+            "replicas_without_space": len(node.replicas.full.keys),
             "stray_logs": node.logs.strays.count,
             "scrub_started_ms": scrub.started_ms if scrub.started_ms >= 0 else None,
             "scrub_finished_ms": scrub.finished_ms if scrub.finished_ms >= 0 else None,
@@ -107,6 +110,7 @@ class StatusPage:
             "learners": list(raft.members.learners),
             "commit_index": raft.commit_index,
             "applied_index": raft.applied_index,
+            "abstains": raft.abstains,
             "reads_by_lease": self._node.store.current() is not None,
             "lag_ms": {str(peer): lag_ms for peer, lag_ms in sorted(raft.lag_ms().items())},
         }

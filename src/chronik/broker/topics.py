@@ -21,8 +21,8 @@ def find_topic(services: Services, name: str, topic_id: bytes, *, by_id: bool = 
     """By id when the request carries one, or can carry nothing else; else by name."""
     image = services.store.image
     if by_id or topic_id != ZERO_UUID:
-        return image.topic(topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
-    return image.topic_named(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return image.topics.get(topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
+    return image.topics_by_name.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def refused_by(fault: MetadataError) -> tuple[ErrorCode, str]:

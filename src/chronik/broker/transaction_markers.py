@@ -4,8 +4,10 @@ Markers for partitions that this node leads are appended directly, in the next l
 Markers for another leader that are ordered in the same loop iteration share one request. Up to five requests to a
 leader are in flight, so a partition that commits slowly does not delay the others. Further markers wait and share the
 next request, so a thousand transactions that end together cost a few requests. If a leader rejects a marker, it is sent
-again to the current leader, after a back-off that doubles up to one second. A deleted partition needs no marker. If a
-partition takes this node for a replaced coordinator for a minute, `fenced_markers` finds out whether it is one.
+again to the current leader, after a back-off that doubles up to one second. While a partition of this node refuses all
+markers, for lack of replicas or space, one of them is tried again, and the others follow it. A deleted partition needs
+no marker. If a partition takes this node for a replaced coordinator for a minute, `fenced_markers` finds out whether it
+is one.
 
 A marker is reported as finished when it is committed, here as elsewhere.
 """
@@ -43,6 +45,15 @@ IN_FLIGHT_MAX: Final = 5  # requests to one leader
 FENCED_ATTEMPTS: Final = 64  # about a minute; a replaced coordinator hears of it long before
 # The partition has heard of a later epoch of the producer, so its transaction has ended there.
 ENDED_ALREADY: Final = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
+# It is the partition that refuses, whatever the marker is.
+OF_PARTITION: Final = frozenset(
+    {
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
 
 PIECES_PER_MARKER: Final = 3  # that is appended here
 
@@ -132,6 +143,8 @@ class TransactionMarkers:
         self._here = here
         self._queue_here: deque[_Marker] = deque()
         self._refused_here: list[_Marker] = []
+        # By partition of this node that refuses markers: those that wait while an earlier one is tried again.
+        self._held: dict[TopicPartition, list[_Marker]] = {}
         self._ask = ask
         self._start = start
         self._sleep = sleep
@@ -147,7 +160,9 @@ class TransactionMarkers:
         self._leaderships[state_partition] += 1
 
     def _put(self, marker: _Marker) -> None:
-        if marker.leadership != self._leaderships[marker.state_partition]:
+        if marker.attempts and marker.partition in self._held and not self._stays_here(marker):
+            self._release(marker.partition)
+        if not self._is_ordered(marker):
             return
         node_id = self._leader_of(marker.partition)
         if node_id is None:
@@ -174,7 +189,11 @@ class TransactionMarkers:
         queue = self._queue_here
         while queue:
             marker = queue.popleft()
-            if marker.leadership == self._leaderships[marker.state_partition]:
+            if not marker.attempts and marker.partition in self._held:
+                self._held[marker.partition].append(marker)
+            elif not self._is_ordered(marker):
+                self._release(marker.partition)
+            else:
                 written = self._here.write(marker.order, marker.partition)
                 if isinstance(written, ErrorCode):
                     self._told_here(marker, written)
@@ -189,11 +208,29 @@ class TransactionMarkers:
             self._told_here(marker, self._here.outcome_of(written))
 
     def _told_here(self, marker: _Marker, error: ErrorCode) -> None:
+        if error not in OF_PARTITION:
+            self._release(marker.partition)
+        elif not marker.attempts and marker.partition in self._held:
+            self._held[marker.partition].append(marker)
+            return
+        else:
+            self._held.setdefault(marker.partition, [])
         if self._is_over(marker, self._here.node_id, error):
             return
         if not self._refused_here:
             asyncio.get_running_loop().call_soon(self._retry_refused_here)
         self._refused_here.append(_refused(marker, error))
+
+    def _is_ordered(self, marker: _Marker) -> bool:
+        return marker.leadership == self._leaderships[marker.state_partition]
+
+    def _stays_here(self, marker: _Marker) -> bool:
+        return self._is_ordered(marker) and self._leader_of(marker.partition) == self._here.node_id
+
+    def _release(self, partition: TopicPartition) -> None:
+        """The one that was tried again was written, or will not be tried here again."""
+        for marker in self._held.pop(partition, ()):
+            self._put(marker)
 
     def _retry_refused_here(self) -> None:
         refused, self._refused_here = self._refused_here, []

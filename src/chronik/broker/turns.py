@@ -75,7 +75,7 @@ class Turns:
             self.pieces = max(self.pieces, PIECES_PER_TURN)
 
     def _begin(self) -> None:
-        """A new turn: those who wait come first, with half of it."""
+        """Starts a new turn: waiters come first, with half of it."""
         now_ns = self._now_ns()
         if not self._is_tracked:
             broken("25 a turn begins once", waiting=len(self._queue))
@@ -95,7 +95,7 @@ class Turns:
     # --- computations
 
     def step(self, work: Work[Any], pieces_max: int) -> None:
-        """Goes on with `work` for so many pieces. Raises StopIteration with its result when it ends."""
+        """Continues `work` for this many pieces. Raises StopIteration with its result when it ends."""
         done = 0
         try:
             while done < pieces_max:
@@ -121,7 +121,7 @@ class Turns:
         return await self.finish(work)
 
     async def piece(self, pieces: int = 1) -> None:
-        """For coroutines: so many pieces are done. Waits for the next turn when this one is over."""
+        """For coroutines: reports pieces as done, and waits for the next turn if this one is over."""
         self.spend(pieces)
         if self.pieces >= PIECES_PER_TURN:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -50,7 +50,7 @@ class WallClock:
         self._stamped_ms: int | None = None  # on the monotonic clock
 
     def now_ms(self, period_ms: int) -> int:
-        """The time by which to judge what is to be kept for `period_ms`."""
+        """The time to compare with for data that is kept for `period_ms`."""
         self.check()
         now = self._now()
         if self._doubted is None or now.monotonic_ms - self._doubted.monotonic_ms >= min(DAY_MS, period_ms):

@@ -1,4 +1,4 @@
-"""Where a broker listens. Never resolves a name."""
+"""The address of a broker. Never resolves a name."""
 
 from __future__ import annotations
 

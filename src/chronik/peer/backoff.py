@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt."""
+"""Delays between retries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BACKOFF_MS_MAX: Final = 1_000
 
 
 class Backoff:
-    """Doubles from attempt to attempt, give or take a fifth at random, so that many callers do not come at once."""
+    """Doubles with each attempt, with a random variation of a fifth, so that callers do not retry in step."""
 
     def __init__(self, randomness: Randomness, ms_min: int = BACKOFF_MS_MIN, ms_max: int = BACKOFF_MS_MAX) -> None:
         self._randomness = randomness

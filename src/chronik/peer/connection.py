@@ -1,12 +1,12 @@
 """One connection to one broker, for coroutines: the caller awaits the response.
 
-A connection is ready when `connect` returns: both sides have agreed on versions, and a login has succeeded if there is
-one. It never retries and never looks for another broker. Where a login ends, the connection is retired before: others
-should take a new one, which logs in again, while this one still answers what it was asked.
+A connection is ready when `connect` returns: versions are negotiated, and a login, if any, has succeeded. It never
+retries and never looks for another broker. Before its login expires, the connection is retired: new requests should use
+a new connection, while this one still receives its pending responses.
 
-Responses arrive in the order of requests, so a request that the broker holds back (a fetch that waits, a join) delays
-those behind it: give such requests a connection of their own. A response that is overdue ends the connection, because
-nothing behind it can arrive either. A caller that is cancelled leaves the connection in order; its response is dropped.
+Responses arrive in the order of requests, so a request that the broker delays (a fetch that waits, a join) delays those
+after it: use a separate connection for such requests. An overdue response ends the connection, because nothing after it
+can arrive either. Cancelling a caller does not affect the connection; its response is dropped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ A = TypeVar("A", bound=Response)
 
 CONNECT_TIMEOUT_MS: Final = 10_000
 REQUEST_TIMEOUT_MS: Final = 30_000
-RETIRED_AT, ENDED_AT = 0.85, 0.97  # of the time that a login holds
+RETIRED_AT, ENDED_AT = 0.85, 0.97  # shares of a login's lifetime
 IN_FLIGHT_MAX: Final = Bounds().in_flight_max
 
 
@@ -47,7 +47,7 @@ async def connect(
 ) -> Connection:
     """A connection that is ready for use; raises PeerError: Unreachable, BadAnswer, Unsupported, Refused, LoginFailed.
 
-    `scratch` is what connections of one event loop may share (see `wire.framing`).
+    Connections of one event loop may share `scratch` (see `wire.framing`).
     """
     connection = Connection(address, client_id, mechanism=mechanism, bounds=bounds, scratch=scratch)
     try:
@@ -64,7 +64,7 @@ async def connect(
         raise Unreachable(str(error)) from error
     except OSError as error:
         raise Unreachable(f"{error.strerror or error}; is a broker running there?") from error
-    except BaseException:  # a caller that is cancelled leaves no connection behind either
+    except BaseException:  # a cancelled caller leaves no connection behind either
         connection.close()
         raise
     return connection
@@ -85,20 +85,21 @@ class Connection(PeerProtocol):
         self.address = address
         self.client_id = client_id
         self._in_flight_max = bounds.in_flight_max
-        self._turns = asyncio.Semaphore(bounds.in_flight_max)  # from before a request is sent until its response
+        self._turns = asyncio.Semaphore(bounds.in_flight_max)  # held from before sending until the response
         self._has_room = asyncio.Event()  # for a request with a response; always set after the end
         self._has_room.set()
-        self._may_write = asyncio.Event()  # the system takes more bytes; always set after the end
+        self._may_write = asyncio.Event()  # the transport accepts more bytes; always set after the end
         self._may_write.set()
-        self.is_retired = False  # its login ends soon
+        self.is_retired = False  # its login expires soon
         self._login_timers: list[asyncio.TimerHandle] = []
 
     def mind_login(self) -> None:
-        """Once it is ready. Brokers close a connection whose login has ended; its requests would be lost."""
+        """Call this once it is ready. Brokers close a connection whose login has expired, and requests would be
+        lost."""
         lifetime_s = self.peer.session_lifetime_ms / 1000
         if lifetime_s:
             loop = asyncio.get_running_loop()
-            ended = Unreachable(f"the login at {self.address} ends, and this connection with it")
+            ended = Unreachable(f"the login at {self.address} has expired, which ends this connection")
             self._login_timers = [
                 loop.call_later(lifetime_s * RETIRED_AT, self._retire),
                 loop.call_later(lifetime_s * ENDED_AT, self.fail, ended),
@@ -109,12 +110,12 @@ class Connection(PeerProtocol):
 
     @property
     def apis(self) -> Mapping[int, Versions]:
-        """What the broker serves, by API key."""
+        """The version ranges that the broker serves, by API key."""
         return self.peer.served
 
     @property
     def features(self) -> Mapping[str, int]:
-        """The cluster's finalized features, by name, as they were when the connection was made."""
+        """The cluster's finalized features, by name, as of the start of the connection."""
         return self.peer.features
 
     @property
@@ -122,7 +123,7 @@ class Connection(PeerProtocol):
         return self.peer.in_flight_count
 
     def version_of(self, request: type[Request], version_min: int = 0, version_max: int = VERSION_MAX) -> int:
-        """The highest version of this API that both sides know."""
+        """The highest version of this API that both sides support."""
         return self.peer.version_of(request, version_min, version_max)
 
     async def ask(
@@ -134,7 +135,7 @@ class Connection(PeerProtocol):
         version_max: int = VERSION_MAX,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> A:
-        """The broker's answer; its error codes are the caller's to read. `version_*` narrow what both sides know."""
+        """The broker's response; the caller checks its error codes. `version_*` restrict the supported versions."""
         return await (
             await self.send(request, answer, version_min=version_min, version_max=version_max, timeout_ms=timeout_ms)
         )
@@ -148,7 +149,7 @@ class Connection(PeerProtocol):
         version_max: int = VERSION_MAX,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> asyncio.Future[A]:
-        """Returns once the request is sent: the future of its answer. If this raises, the request was not sent."""
+        """Returns the future of the response once the request is sent. If this raises, the request was not sent."""
         await self._turns.acquire()
         try:
             while not (self._may_write.is_set() and self._has_room.is_set()):
@@ -179,7 +180,7 @@ class Connection(PeerProtocol):
         self.write(self.peer.send(request, None, None, 0, version_max))
 
     def close(self) -> None:
-        """Ends the connection; whoever waits gets Closed."""
+        """Ends the connection; waiting callers get Closed."""
         self.fail(Closed(f"the connection to {self.address} was closed"))
 
     def _require_open(self) -> None:
@@ -189,7 +190,7 @@ class Connection(PeerProtocol):
     def _overdue(self, waiting: _Waiting, timeout_ms: int) -> None:
         self.fail(self.peer.overdue(timeout_ms, waiting.name))
 
-    # --- the protocol's side
+    # --- the protocol's callbacks
 
     def deliver(self, tag: _Waiting, response: Response) -> None:
         self._turns.release()
@@ -220,12 +221,12 @@ class _Waiting:
     def __init__(self, name: str, future: asyncio.Future[Any]) -> None:
         self.name = name
         self.future = future
-        self.timer: asyncio.TimerHandle | None = None  # set right after creation
+        self.timer: asyncio.TimerHandle | None = None  # set immediately after creation
 
     def settle(self, outcome: Response | PeerError) -> None:
         if self.timer is not None:
             self.timer.cancel()
-        if self.future.done():  # whoever asked was cancelled
+        if self.future.done():  # the caller was cancelled
             return
         if isinstance(outcome, Exception):
             self.future.set_exception(outcome)

@@ -1,7 +1,7 @@
 """Connections by address and purpose: opened on demand, one for each pair.
 
-Responses arrive in the order of requests, so requests that a broker holds back need a connection of their own: that is
-what a purpose is. `login` is the place for credentials: it is asked for a mechanism before each connection is opened.
+Responses arrive in the order of requests, so requests that a broker delays need a separate connection: use a purpose
+for that. `login` supplies credentials: it is called for a mechanism before each connection is opened.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from chronik.wire.peer import Bounds
     from chronik.wire.sasl import Mechanism
 
-Login = Callable[["Address"], "Mechanism | None"]  # a new mechanism for each login; None: there is no login
+Login = Callable[["Address"], "Mechanism | None"]  # a new mechanism for each login; None: no login
 
 
 def no_login(address: Address) -> Mechanism | None:
@@ -38,17 +38,17 @@ class Connections:
         bounds: Bounds | None = None,
         scratch: memoryview | None = None,
     ) -> None:
-        """`scratch` is what connections of one event loop may share (see `wire.framing`)."""
+        """Connections of one event loop may share `scratch` (see `wire.framing`)."""
         self.scratch = make_scratch() if scratch is None else scratch
         self._network, self._client_id = network, client_id
         self._connect_timeout_ms, self._login, self._bounds = connect_timeout_ms, login, bounds
         self._open: dict[tuple[Address, str], Connection] = {}
-        self._retired: list[Connection] = []  # replaced because their logins end soon
+        self._retired: list[Connection] = []  # replaced because their logins expire soon
         self._opening: dict[tuple[Address, str], asyncio.Lock] = {}
         self._is_closed = False
 
     async def to(self, address: Address, purpose: str = "") -> Connection:
-        """The connection that is open, or a new one. Raises PeerError."""
+        """The open connection, or a new one. Raises PeerError."""
         self._require_open()
         at = address, purpose
         async with self._opening.setdefault(at, asyncio.Lock()):
@@ -70,7 +70,7 @@ class Connections:
             return connection
 
     def present(self, address: Address, purpose: str = "") -> Connection | None:
-        """The connection if it is open; opens none."""
+        """The connection if it is open; never opens one."""
         connection = self._open.get((address, purpose))
         return connection if connection is not None and _serves(connection) else None
 
@@ -78,7 +78,7 @@ class Connections:
         return next((connection for connection in self._open.values() if _serves(connection)), None)
 
     def drop(self, address: Address, purpose: str, why: PeerError) -> None:
-        """Nobody should use it any more. Whoever waits on it gets the reason."""
+        """Closes the connection to new use. Waiting callers get the reason."""
         connection = self._open.pop((address, purpose), None)
         if connection is not None:
             connection.fail(why)
@@ -89,7 +89,7 @@ class Connections:
             connection.close()
 
     def _require_open(self) -> None:
-        """Nothing outlives `close`, not even a connection that was being made meanwhile."""
+        """Nothing outlives `close`, including a connection in progress."""
         if self._is_closed:
             for connection in self._open.values():
                 connection.close()

@@ -1,8 +1,8 @@
-"""Errors of requests from node to node, beside those of a connection (`wire.peer_errors`):
+"""Errors of requests between nodes, in addition to those of a connection (`wire.peer_errors`):
 
 Unreachable          as there: the request may have been sent, and applied
-  NotSent            the request was never sent, so it can be repeated without thought
-    QueueFull        ... because too many wait for the same node already
+  NotSent            the request was never sent, so it is safe to repeat
+    QueueFull        too many requests already wait for the same node
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from chronik.wire.peer_errors import Unreachable
 
 
 class NotSent(Unreachable):
-    """The node was not reached in time, or its address is not known."""
+    """The node was not reached in time, or its address is unknown."""
 
 
 class QueueFull(NotSent):
-    """Slow down: the node answers more slowly than it is asked."""
+    """Slow down: requests arrive faster than the node answers."""

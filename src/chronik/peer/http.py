@@ -1,8 +1,8 @@
 """HTTP requests of a node or a client, over its own network: keys of an identity provider, and tokens.
 
-One request a connection, a deadline for the whole, and a bound on the answer. Redirects are followed only within the
-same scheme, host and port, and only for GET. `AnswerReader` is the pure part: it reads an answer from its bytes.
-`allowed_url` says which addresses may be used: https anywhere, http only on this machine.
+One request per connection, a deadline for the whole request, and a bound on the response. Redirects are followed only
+within the same scheme, host and port, and only for GET. `AnswerReader` is the pure part: it parses a response.
+`allowed_url` defines which URLs may be used: https anywhere, http only on this machine.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Url(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """Without the query, which may hold a secret."""
+        """Without the query, which may contain a secret."""
         return f"{self.scheme}://{self.host}:{self.port}{self.target.partition('?')[0]}"
 
 
 class HttpAnswer(NamedTuple):
     status: int
-    headers: Mapping[str, str]  # by name in lower case; of repeated ones the last
+    headers: Mapping[str, str]  # lower-case name: value; the last one if repeated
     body: bytes
 
 
@@ -83,7 +83,7 @@ async def post(
     body: bytes,
     timeout_ms: int = TIMEOUT_MS,
 ) -> bytes:
-    """The body of a 200. A redirect is an error: what is posted is for this address only. Raises Unreachable."""
+    """The body of a 200. A redirect is an error: the posted data is for this URL only. Raises Unreachable."""
     return _good(url, await _ask(network, url, tls, timeout_ms, _request("POST", url, headers, body)))
 
 
@@ -139,28 +139,28 @@ def _redirected(url: Url, answer: HttpAnswer) -> Url:
 
 
 class AnswerReader:
-    """Bytes in, one answer out. Raises Malformed. Nothing grows beyond HEAD_BYTES_MAX and `body_bytes_max`."""
+    """Parses bytes into one response. Raises Malformed. Memory is bounded by HEAD_BYTES_MAX and `body_bytes_max`."""
 
     def __init__(self, body_bytes_max: int = BODY_BYTES_MAX) -> None:
         self._body_bytes_max = body_bytes_max
         self._data = bytearray()
         self._body = bytearray()
         self._step: Callable[[], bool] = self._read_head
-        self._left_bytes: int | None = None  # of the body or chunk; None: unknown
-        self._is_until_end = False  # the end of the connection is the end of the body
+        self._left_bytes: int | None = None  # remaining bytes of the body or chunk; None: unknown
+        self._is_until_end = False  # the body ends with the connection
         self._status = 0
         self._headers: dict[str, str] = {}
         self.answer: HttpAnswer | None = None
 
     def feed(self, data: bytes) -> None:
-        """Bytes behind the answer are ignored: the connection ends there."""
+        """Bytes after the response are ignored: the connection is closed then."""
         if self.answer is None:
             self._data += data
             while self._step():
                 pass
 
     def end(self) -> None:
-        """The other side has closed."""
+        """The other side has closed the connection."""
         if self.answer is not None:
             return
         if self._is_until_end:
@@ -169,7 +169,7 @@ class AnswerReader:
             raise self._malformed("the connection ended before the answer")
 
     def _line(self) -> bytes | None:
-        """Up to the next end of line; None while it has not arrived."""
+        """The next line; None until it is complete."""
         at = self._data.find(b"\n")
         if at < 0 or at > HEAD_BYTES_MAX:
             if len(self._data) > HEAD_BYTES_MAX:
@@ -197,7 +197,7 @@ class AnswerReader:
                 raise self._malformed("a header is not NAME: VALUE")
             self._headers[field[1].decode().lower()] = field[2].decode("latin-1")
         if 100 <= self._status < 200:
-            return True  # an interim answer; another one follows
+            return True  # an interim response; the final one follows
         self._choose_body()
         return True
 
@@ -282,7 +282,7 @@ class _Exchange(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None and not self.answered.done():
             self.answered.set_exception(exc)
-            self.answered.exception()  # read here: whoever asked may be gone
+            self.answered.exception()  # read it here: the caller may be gone
             return
         self._read(self._reader.end)
 
@@ -293,7 +293,7 @@ class _Exchange(asyncio.Protocol):
             step()
         except Malformed as fault:
             self.answered.set_exception(fault)
-            self.answered.exception()  # read here: whoever asked may be gone
+            self.answered.exception()  # read it here: the caller may be gone
         else:
             if self._reader.answer is not None:
                 self.answered.set_result(self._reader.answer)

@@ -1,7 +1,7 @@
-"""The same user and password at every broker, by PLAIN or SCRAM: a `Login` for connections of clients and nodes.
+"""The same user and password for every broker, by PLAIN or SCRAM: a `Login` for connections of clients and nodes.
 
-SCRAM's salted password is computed on a lane, off the event loop, and kept: later logins with the same salt cost
-nothing. Nothing secret is in a repr.
+SCRAM's salted password is computed on a lane, off the event loop, and cached: later logins with the same salt cost
+nothing. No repr shows a secret.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from chronik.runtime.interfaces import Lane, Runtime
     from chronik.wire.sasl import Mechanism
 
-KEPT_MAX: Final = 16  # salted passwords: a user has one for each mechanism, and a new one when it is set again
+KEPT_MAX: Final = 16  # salted passwords: one per mechanism, and new ones after password changes
 
 
 class PasswordLogin:
@@ -29,8 +29,8 @@ class PasswordLogin:
         self._has_token = has_token
         self._password = password
         self._runtime = runtime
-        self._lane: Lane | None = None  # from the first computation on
-        self._kept: dict[tuple[bytes, int], asyncio.Future[bytes]] = {}  # by salt and iterations
+        self._lane: Lane | None = None  # created at the first computation
+        self._kept: dict[tuple[bytes, int], asyncio.Future[bytes]] = {}  # (salt, iterations): salted password
 
     def __repr__(self) -> str:
         return f"PasswordLogin({self.mechanism}, {self.user!r})"
@@ -53,4 +53,4 @@ class PasswordLogin:
             kept = self._kept[key] = self._lane.run(derivation.compute)
             if len(self._kept) > KEPT_MAX:
                 del self._kept[next(iter(self._kept))]
-        return asyncio.shield(kept)  # a connection that is given up must not take it from others
+        return asyncio.shield(kept)  # an abandoned connection must not cancel it for others

@@ -1,15 +1,14 @@
-"""Requests of any API from one node to others: one connection per node, back-off, and a bound on what waits.
+"""Requests of any API from one node to others: one connection per node, back-off, and a bound on waiting requests.
 
-A request waits until its node is reached and the connection has room for it, at most for its timeout. Then it waits for
-its response, at most as long again. It is sent once: whether to repeat a request that was sent and not answered is the
-caller's decision, because it may have been applied. NotSent says that it was not.
+A request waits for a connection with room for it, at most for its timeout. Then it waits for its response, again at
+most for its timeout. It is sent once: if it was sent but not answered it may have been applied, so the caller decides
+whether to repeat it. NotSent means that it was not sent.
 
-A node that cannot be reached is tried again after a pause that doubles up to a second; the pause is short again once it
-has answered something. The directory is asked before each attempt and each request, so a node that has moved is found
-at its new address after one pause at most. A response that does not arrive within the timeout of its request ends the
-connection, because nothing behind it can arrive either.
+An unreachable node is retried after a pause that doubles up to a second; after an answer, the pause is short again. The
+directory is consulted before each attempt and each request, so a node that has moved is found at its new address after
+at most one pause. An overdue response ends the connection, because nothing after it can arrive either.
 
-Requests that the other node holds back (a fetch that waits) do not belong here: they would delay all others.
+Requests that the other node delays (a fetch that waits) do not belong here: they would delay all others.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ A = TypeVar("A", bound=Response)
 
 TIMEOUT_MS: Final = 10_000
 CONNECT_MS_MAX: Final = 2_000
-UNDER_WAY_MAX: Final = 1_000  # requests to one node that are waiting or in flight
+UNDER_WAY_MAX: Final = 1_000  # waiting or in-flight requests per node
 BOUNDS: Final = Bounds(response_bytes_max=64 << 20, decode_bytes_max=1 << 30, in_flight_bytes_max=32 << 20)
 
 
 class Peers:
-    """The other nodes, for one node. Close it at the end."""
+    """Connections from one node to the others. Close it at the end."""
 
     def __init__(
         self,
@@ -67,7 +66,7 @@ class Peers:
             scratch=scratch,
         )
         self._under_way_max = under_way_max
-        self._channels: dict[int, _Channel] = {}  # by node id; as many as there were nodes
+        self._channels: dict[int, _Channel] = {}  # by node id; one per node ever seen
 
     async def ask(
         self,
@@ -79,7 +78,7 @@ class Peers:
         version_max: int = VERSION_MAX,
         timeout_ms: int = TIMEOUT_MS,
     ) -> A:
-        """The node's response; its error codes are the caller's to read. Raises PeerError, QueueFull at once."""
+        """The node's response; the caller checks its error codes. Raises PeerError; QueueFull immediately."""
         channel = self._channels.get(node_id)
         if channel is None:
             channel = self._channels[node_id] = _Channel(
@@ -98,7 +97,7 @@ class Peers:
         version_max: int = VERSION_MAX,
         timeout_ms: int = TIMEOUT_MS,
     ) -> A:
-        """`ask` of the node that leads a partition now; Refused with LEADER_NOT_AVAILABLE if none does."""
+        """`ask` for the current leader of a partition; Refused with LEADER_NOT_AVAILABLE if there is none."""
         leader_id = self.directory.leader_of(topic, partition)
         if leader_id is None:
             raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {topic}-{partition}")
@@ -107,32 +106,32 @@ class Peers:
         )
 
     def under_way_count(self, node_id: int) -> int:
-        """Requests to a node that are waiting or in flight."""
+        """Waiting and in-flight requests to a node."""
         channel = self._channels.get(node_id)
         return 0 if channel is None else channel.under_way_count
 
     def close(self) -> None:
-        """Whoever waits gets Closed."""
+        """Waiting callers get Closed."""
         self._connections.close()
         for channel in self._channels.values():
             channel.wake()
 
 
 class _Channel:
-    """The way to one node."""
+    """The connection to one node, and its waiting requests."""
 
     def __init__(
         self, node_id: int, connections: Connections, directory: Directory, runtime: Runtime, under_way_max: int
     ) -> None:
         self.under_way_count = 0
         self._node_id, self._connections, self._directory = node_id, connections, directory
-        self._name = f"broker {node_id}"  # connections are kept by node: two may have had the same address
+        self._name = f"broker {node_id}"  # the key of connections: two nodes may have had the same address
         self._clock = runtime.clock
         self._under_way_max = under_way_max
         self._backoff = Backoff(runtime.randomness)
-        self._not_before_ns = 0  # the next attempt to connect
-        self._connecting = asyncio.Lock()  # whoever holds it connects, or waits to; others wait in order
-        self._woken = asyncio.Event()  # ends a pause early, for good
+        self._not_before_ns = 0  # time of the next connection attempt
+        self._connecting = asyncio.Lock()  # the holder connects, or waits to; others wait in order
+        self._woken = asyncio.Event()  # ends a pause early, permanently
         self._address: Address | None = None  # of the last connection
         self._fault: PeerError | None = None  # of the last attempt to connect, if it failed
 
@@ -167,7 +166,7 @@ class _Channel:
                     request, answer, version_min=version_min, version_max=version_max, timeout_ms=timeout_ms
                 )
             except (Unreachable, BadAnswer, Closed):
-                # The connection ended while the request waited for room in it: the next one may take it.
+                # The connection failed while the request waited for room: the next connection may take it.
                 check(not connection.is_open, "30 a connection that fails has ended", address=connection.address)
 
     def wake(self) -> None:
@@ -177,7 +176,7 @@ class _Channel:
         return self._name + (f" at {self._address}" if self._address is not None else "")
 
     async def _connected(self) -> Connection:
-        """Raises what another attempt would not mend: a login that is refused, connections that were closed."""
+        """Raises errors that retrying cannot fix: a refused login, closed connections."""
         address = self._directory.address_of(self._node_id)
         if address is not None and (present := self._connections.present(address, self._name)) is not None:
             return present
@@ -187,7 +186,7 @@ class _Channel:
                 if address != self._address and self._address is not None:
                     moved = Unreachable(f"{self._name} is no longer at {self._address}")
                     self._connections.drop(self._address, self._name, moved)
-                    self._not_before_ns = 0  # what was wrong there need not be wrong here
+                    self._not_before_ns = 0  # the new address need not have the same problem
                 self._address = address
                 if address is not None and (present := self._connections.present(address, self._name)) is not None:
                     return present

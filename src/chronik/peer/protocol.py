@@ -1,7 +1,7 @@
-"""asyncio's side of a `Peer`: what every connection to a broker has in common.
+"""The asyncio protocol around a `Peer`, shared by all connections to brokers.
 
-A subclass says what happens with a response (`deliver`) and with requests that get none (`ended`). It decides how long
-to wait. Nothing here retries.
+A subclass handles responses (`deliver`) and requests without a response (`ended`), and decides how long to wait.
+Nothing here retries.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ class PeerProtocol(asyncio.BufferedProtocol):
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
         self._transport: asyncio.Transport | None = None  # from connection_made to connection_lost
-        self._begun: asyncio.Future[None] | None = None  # while the handshake is under way
-        self._computing: asyncio.Future[bytes | None] | None = None  # a step of the login that takes long
+        self._begun: asyncio.Future[None] | None = None  # during the handshake
+        self._computing: asyncio.Future[bytes | None] | None = None  # a slow step of the login
 
     @property
     def is_open(self) -> bool:
         return self._transport is not None and self.peer.is_ready
 
     async def begin(self) -> None:
-        """Agrees on versions and logs in. Raises why that failed; then the connection is closed."""
+        """Negotiates versions and logs in. If that fails, closes the connection and raises the reason."""
         self.write(self.peer.begin())
         if not self.peer.is_ready:
             self._begun = asyncio.get_running_loop().create_future()
@@ -42,7 +42,7 @@ class PeerProtocol(asyncio.BufferedProtocol):
             self._transport.writelines(parts)
 
     def fail(self, fault: PeerError) -> None:
-        """Ends the connection. The first reason stays."""
+        """Ends the connection. The first reason is kept."""
         tags = self.peer.end(fault)
         if self._transport is not None:
             self._transport.abort()
@@ -50,7 +50,7 @@ class PeerProtocol(asyncio.BufferedProtocol):
             self._computing.cancel()
         if self._begun is not None and not self._begun.done():
             self._begun.set_exception(self.peer.fault or fault)
-            self._begun.exception()  # read here: whoever began may have been cancelled
+            self._begun.exception()  # read it here: the caller may have been cancelled
         self.ended(tags)
 
     # --- for subclasses
@@ -60,10 +60,10 @@ class PeerProtocol(asyncio.BufferedProtocol):
         raise NotImplementedError
 
     def ended(self, tags: list[Any]) -> None:
-        """Requests with these tags get no response; `peer.fault` says why. May be called more than once."""
+        """Requests with these tags will get no response; `peer.fault` has the reason. May be called repeatedly."""
         raise NotImplementedError
 
-    # --- asyncio's side
+    # --- asyncio's callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -82,7 +82,7 @@ class PeerProtocol(asyncio.BufferedProtocol):
             self._step()
 
     def _step(self) -> None:
-        """The handshake goes on, or is over."""
+        """Continues or completes the handshake."""
         assert self._begun is not None
         self.write(self.peer.take_outgoing())
         if self._computing is not None:

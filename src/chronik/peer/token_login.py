@@ -1,8 +1,8 @@
-"""Logs in by OAUTHBEARER: a `Login` for connections of clients and nodes that fetches tokens when it needs them.
+"""Logs in with OAUTHBEARER: a `Login` for connections of clients and nodes that fetches tokens on demand.
 
-A token comes from a file, which is read again when it has changed, or from a token endpoint by the client credentials
-grant (RFC 6749). It is kept until RENEWED_AT of its lifetime has passed; connections that need one at the same time
-share one request. Nothing here verifies a token: the broker does. Nothing secret is in a repr or an error.
+A token comes from a file, which is read again after changes, or from a token endpoint by the client credentials grant
+(RFC 6749). It is cached until RENEWED_AT of its lifetime has passed; concurrent connections share one request. Nothing
+here verifies a token: the broker does. No repr and no error shows a secret.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from chronik.runtime.interfaces import Runtime
     from chronik.runtime.tls import TlsClient
 
-RENEWED_AT: Final = 0.8  # of a token's lifetime, as sasl.login.refresh.window.factor has it
+RENEWED_AT: Final = 0.8  # share of a token's lifetime, like sasl.login.refresh.window.factor
 FILE_BYTES_MAX: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class TokenSource:
-    """Where tokens come from: `path` of a file, or the endpoint at `url`."""
+    """The source of tokens: `path` of a file, or the endpoint at `url`."""
 
     path: str = ""
     url: Url | None = None
@@ -51,7 +51,7 @@ class TokenLogin:
     mechanism = OAUTHBEARER
 
     def __init__(self, runtime: Runtime, source: TokenSource, tls: Callable[[], TlsClient | None]) -> None:
-        """`tls` is asked whenever the endpoint is: its files may have changed."""
+        """`tls` is called for each endpoint request, because its files may have changed."""
         self._runtime, self._source, self._tls = runtime, source, tls
         self._kept = ""  # the latest token
         self._renewed_ns = 0  # when the next one is due
@@ -64,10 +64,10 @@ class TokenLogin:
         return _TokenMechanism(self)
 
     def close(self) -> None:
-        """Nothing is left open between logins."""
+        """Nothing stays open between logins."""
 
     async def first(self) -> bytes:
-        """The client's first message. Raises LoginFailed, or Unreachable if the endpoint cannot be asked."""
+        """The client's first message. Raises LoginFailed, or Unreachable if the endpoint does not answer."""
         async with self._turn:
             token = await self._token()
         try:
@@ -91,7 +91,7 @@ class TokenLogin:
         return self._kept
 
     def _of_file(self) -> str:
-        """Read for each login: it is small, and its owner replaces it before the token expires."""
+        """Read for each login: it is small, and its owner replaces it before it expires."""
         path = self._source.path
         try:
             data = self._runtime.disk.read_file(path)
@@ -109,7 +109,7 @@ class _TokenMechanism:
 
     def __init__(self, login: TokenLogin) -> None:
         self._login = login
-        self._mechanism: BearerLogin | None = None  # once there is a token
+        self._mechanism: BearerLogin | None = None  # set once there is a token
 
     def first(self) -> Awaitable[bytes]:
         return self._first()
@@ -119,12 +119,12 @@ class _TokenMechanism:
         return self._mechanism.first()
 
     def answer(self, challenge: bytes) -> bytes | None:
-        assert self._mechanism is not None, "a broker answers what it was asked"
+        assert self._mechanism is not None, "a broker only answers the first message"
         return self._mechanism.answer(challenge)
 
 
 def read_token_answer(body: bytes, source: str) -> tuple[str, float]:
-    """The token and its lifetime in seconds, of an endpoint's answer. Raises LoginFailed."""
+    """The token and its lifetime in seconds, from an endpoint's response. Raises LoginFailed."""
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):

@@ -39,17 +39,17 @@ CAUSES = (CERTIFICATE, CLOCK_JUMP, DAMAGED_LOG, DESCRIPTORS, DISK_FULL, DISK_HUN
 @dataclass(slots=True)
 class Alarm:
     cause: str
-    subject: str  # "" if the cause concerns the whole node
-    text: str  # of the latest report
+    subject: str  # "" if it concerns the whole node
+    text: str  # from the latest report
     since_ms: int  # wall time of the first report
-    count: int = 1  # of reports
+    count: int = 1  # number of reports
 
 
 class Alarms:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._active: dict[tuple[str, str], Alarm] = {}
-        self._unlisted: dict[str, set[str]] = {}  # by cause: subjects beyond SUBJECTS_MAX
+        self._unlisted: dict[str, set[str]] = {}  # cause: subjects beyond SUBJECTS_MAX
         self.totals: Counter[str] = Counter(dict.fromkeys(CAUSES, 0))  # reports by cause, since the node started
 
     def raised(self, cause: str, text: str, subject: str = "", *, level: int = logging.ERROR) -> None:
@@ -72,7 +72,7 @@ class Alarms:
         logger.log(level, "%s: %s", cause, text)
 
     def cleared(self, cause: str, text: str, subject: str = "") -> None:
-        """Reports that a condition holds no longer. Without effect if it was not reported."""
+        """Reports that a condition no longer holds. No effect if it was not reported."""
         alarm = self._active.pop((cause, subject), None)
         if alarm is not None:
             logger.info("%s: %s (reported %d times)", cause, text, alarm.count)
@@ -85,10 +85,10 @@ class Alarms:
         return (cause, subject) in self._active
 
     def active(self) -> list[Alarm]:
-        """Those listed, oldest first."""
+        """The listed alarms, oldest first."""
         return list(self._active.values())
 
     def count(self, cause: str) -> int:
-        """How many subjects of a cause there are now, listed or not."""
+        """The number of subjects of a cause now, listed or not."""
         listed = sum(1 for each, _ in self._active if each == cause)
         return listed + len(self._unlisted.get(cause, ()))

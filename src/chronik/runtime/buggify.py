@@ -1,12 +1,12 @@
-"""Named points at which the product may do the allowed and unlikely: read less, roll early, answer late, ask again.
+"""Named points at which the product may do something allowed but unlikely: read less, roll early, answer late, retry.
 
-A point marks a choice that is correct either way and that tests alone would seldom see taken. Every point is off unless
-the simulator turns it on, so in production it costs one attribute test:
+A point marks a choice that is correct either way and that tests alone would seldom cover. Every point is off unless the
+simulator turns it on, so in production it costs one attribute test:
 
     if EARLY_ROLL.is_on and EARLY_ROLL.fires():
 
-None is on the path of a single record. A point never makes the product do what it must not do: what would be a fault of
-the machine belongs to the simulator's disk and network, and not here.
+None is on the path of a single record. A point never causes incorrect behaviour: faults of the machine belong to the
+simulator's disk and network, not here.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Point:
         POINTS[name] = self
 
     def fires(self) -> bool:
-        """To be asked only of a point that is on."""
+        """Call this only if the point is on."""
         return self._chance is not None and self._chance(self)
 
 
 def turn_on(points: Iterable[Point], chance: Callable[[Point], bool]) -> None:
-    """The simulator's. `chance` is asked each time that one of these points is reached."""
+    """For the simulator. `chance` is called each time one of these points is reached."""
     for point in points:
         point.is_on, point._chance = True, chance
 

@@ -1,8 +1,8 @@
-"""How many file descriptors the process may have, and how they are shared.
+"""The process's limit on file descriptors, and how it is divided.
 
-Files and connections share what the system allows. A node that has too few of them keeps fewer files open and takes
-fewer connections; what else it needs (listeners, journals, directories for a moment, connections to other nodes) has
-descriptors of its own, so that neither can take them.
+Files and connections share the system's limit. A node with too few descriptors keeps fewer files open and accepts fewer
+connections. Everything else (listeners, journals, temporarily opened directories, connections to other nodes) has a
+separate reserve.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ UNLIMITED = 1 << 30
 class Shares(NamedTuple):
     files_max: int  # of logs
     connections_max: int  # of clients
-    handshakes_max: int  # of peers that have not completed their TLS handshake, and count for nothing else yet
+    handshakes_max: int  # peers whose TLS handshake is incomplete; no other limit counts them yet
 
 
 def raise_limit() -> int:
-    """To what the administrator allows this process; returns the limit that holds then."""
+    """Raises the limit as far as allowed, and returns the resulting limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WORTH_HAVING_MAX if hard == resource.RLIM_INFINITY else min(hard, WORTH_HAVING_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except (OSError, ValueError):  # macOS refuses what its kernel would not give
+        except (OSError, ValueError):  # macOS refuses limits that its kernel cannot provide
             return soft
         return wanted
     return limit()

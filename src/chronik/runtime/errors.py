@@ -1,4 +1,4 @@
-"""What the machine may refuse."""
+"""Errors of the machine."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
 
 class RuntimeFault(Exception):
-    """Base of all faults of the machine."""
+    """Base of all errors of the machine."""
 
 
 class DiskFull(RuntimeFault):
-    """No space: nothing of the write was kept. Appends may be tried again when space is back."""
+    """No space: none of the write was kept. Appends may be retried when space is available."""
 
 
 class NoDescriptor(DiskFull):
-    """No file can be opened. As with a full disk nothing was done, the disk is sound, and it may be tried again."""
+    """No file can be opened. As with a full disk, nothing was done, the disk is sound, and you may retry."""
 
 
 class NameTooLong(DiskFull):
-    """The file system takes no such name. As with a full disk nothing was done, and the disk is sound."""
+    """The file system refuses the name. As with a full disk, nothing was done, and the disk is sound."""
 
 
 class Refusals:
-    """What a disk refused for lack of space or descriptors. Its operator is told by whoever looks here now and then.
+    """Counts what a disk refused for lack of space or descriptors. A periodic check reports it to the operator.
 
-    Any thread may note one; a count that is off by one does no harm.
+    Any thread may count; an error of one does no harm.
     """
 
     __slots__ = ("count", "latest")
@@ -43,11 +43,11 @@ class Refusals:
 
 
 class DiskInUse(RuntimeFault):
-    """Another process holds the data directory."""
+    """Another process uses the data directory."""
 
 
 def refusal(error: OSError, work: str) -> DiskFull | None:
-    """What to raise when the kernel refuses to do `work` for now; None if the error says more than that."""
+    """The exception for a temporary refusal by the kernel during `work`; None if the error means something else."""
     if error.errno in FULL:
         return DiskFull(f"no space to {work}: free some disk space")
     if error.errno in NO_DESCRIPTOR:
@@ -58,4 +58,4 @@ def refusal(error: OSError, work: str) -> DiskFull | None:
 
 
 class TlsFailed(OSError):
-    """A connection that did not come about, or ended, because of TLS. The message says why, in words."""
+    """A connection that failed or ended because of TLS. The message explains why."""

@@ -1,8 +1,8 @@
-"""What the process keeps of memory that it no longer uses: enough for the next requests.
+"""Keeps some freed memory in the process, enough for the next requests.
 
-A large buffer that the C library returns to the kernel costs a page fault and a cleared page for each 4 KB the next
-time, which for records that are only passed on is as much as all the rest. glibc decides by size and by how much lies
-free at the end of the heap; other C libraries have no such knob, and nothing happens there.
+When the C library returns a large buffer to the kernel, the next use costs a page fault and a cleared page per 4 KB.
+For records that are only passed on, that equals all other costs. glibc decides by size and by the free space at the end
+of the heap; other C libraries have no such setting, and are left unchanged.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import logging
 
 logger = logging.getLogger("chronik.runtime")
 
-# Numbers of glibc's mallopt.
+# Parameters of glibc's mallopt.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BYTES_MAX = 48 << 20  # free at the end of the heap, before some goes back
-KEPT_BUFFER_BYTES_MAX = 16 << 20  # a follower's whole fetch; larger ones come from the kernel and go back to it
+KEPT_BUFFER_BYTES_MAX = 16 << 20  # a follower's whole fetch; larger ones are mapped and unmapped individually
 
 
 def keep_freed_memory() -> bool:
-    """Whether this C library can be told."""
+    """Returns whether this C library supports it."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):

@@ -1,12 +1,12 @@
-"""Tells a disk that hangs from one that is slow: how long has the oldest operation of a prompt lane been under way?
+"""Distinguishes a hung disk from a slow one, by the age of the oldest operation of any prompt lane.
 
-It compares names of operations (`Lane.under_way`) from look to look. An operation that is there at two looks has been
-under way since the first of them. A long queue does not count: its operations end one after the other. Only prompt
-lanes count, because a checkpoint's sync of gigabytes may take longer without harm. The age is a number of looks and not
-a difference of clock readings: a process that was stopped, or a machine that slept, has not waited for its disk.
+It compares the names of operations (`Lane.under_way`) between checks. An operation seen at two checks has been running
+since the first. A long queue does not count: its operations end one after the other. Only prompt lanes count, because a
+checkpoint's sync of gigabytes may take longer without harm. The age is a number of checks, not a clock difference: a
+stopped process or a sleeping machine has not waited for its disk.
 
-A disk counts as hung from `hang_ms` on. It counts as well again after `hang_ms` without an operation that took half of
-that: a disk which takes seven seconds for everything should not win and lose its leaderships every few seconds.
+A disk counts as hung once an operation takes `hang_ms`. It counts as healthy again after `hang_ms` without an operation
+that took half of that: a disk that takes seven seconds for everything should not gain and lose leaderships repeatedly.
 
 Pure: it calls no clock and changes nothing.
 """
@@ -21,15 +21,15 @@ LOOK_MS_MAX = 500
 class HungDisk:
     def __init__(self, disk: Disk, hang_ms: int) -> None:
         self._disk, self._hang_ms = disk, hang_ms
-        self.look_ms = min(LOOK_MS_MAX, hang_ms // 4)  # the caller looks that often, or less often
-        self._looks: dict[tuple[Lane, tuple[str, int]], int] = {}  # how often each operation was seen
+        self.look_ms = min(LOOK_MS_MAX, hang_ms // 4)  # the interval between checks; the caller may check less often
+        self._looks: dict[tuple[Lane, tuple[str, int]], int] = {}  # number of checks that saw each operation
         self._calm_ms = 0
         self.is_hung = False
-        self.oldest_ms = 0  # of the operation that has been under way longest; at least that
-        self.lane_name = ""  # on which it is
+        self.oldest_ms = 0  # minimum age of the oldest running operation
+        self.lane_name = ""  # the lane of the oldest operation
 
     def look(self) -> bool:
-        """Returns whether `is_hung` has changed."""
+        """Checks once. Returns whether `is_hung` has changed."""
         seen = [(lane, operation) for lane in self._disk.prompt_lanes for operation in lane.under_way()]
         self._looks = {each: self._looks.get(each, 0) + 1 for each in seen}
         oldest = max(seen, key=self._looks.__getitem__, default=None)

@@ -1,9 +1,9 @@
-"""What a node needs of the machine: clock, disk, network, randomness. Passed in, never imported.
+"""The interfaces to the machine: clock, disk, network, randomness. Passed in, never imported.
 
-The real ones are `real_*` beside this file, the simulated ones live in `chronik.sim`. No package but these calls time,
-open, socket, random or threading, so a whole node runs unchanged in virtual time and a failing seed replays exactly.
+The real ones are `real_*` beside this file, the simulated ones are in `chronik.sim`. No other package uses time, open,
+socket, random or threading, so a whole node runs unchanged in virtual time and a failing seed replays exactly.
 
-Waiting is asyncio's: `loop.call_later`, `asyncio.sleep` and futures are allowed everywhere, because the simulator
+Waiting uses asyncio: `loop.call_later`, `asyncio.sleep` and futures are allowed everywhere, because the simulator
 supplies the event loop. Everything runs on that loop except the work given to a `Lane`.
 """
 
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 class Clock(Protocol):
     def wall_ms(self) -> int:
-        """Unix time. It may jump: use it for what users see (record timestamps, retention), never to order events."""
+        """Unix time. It may jump: use it for values that users see (timestamps, retention), never to order events."""
 
     def monotonic_ns(self) -> int:
-        """Never goes back and counts while the machine sleeps (CLOCK_BOOTTIME). Leases and deadlines use it."""
+        """Never goes back, and advances while the machine sleeps (CLOCK_BOOTTIME). For leases and deadlines."""
 
 
 class File(Protocol):
@@ -38,39 +38,39 @@ class File(Protocol):
     def append(self, buffers: Sequence[Buffer]) -> int:
         """Writes at the end, into the page cache, and returns the position where the first byte landed.
 
-        All or nothing as far as this process sees: when the disk is full the file is cut back and DiskFull is raised.
+        All or nothing for this process: when the disk is full, the file is truncated back and DiskFull is raised.
         """
 
     def read(self, position: int, size_bytes: int) -> memoryview:
         """Up to `size_bytes` from `position`; fewer only at the end of the file."""
 
     def read_noting_origin(self, position: int, size_bytes: int) -> tuple[memoryview, bool]:
-        """As `read`; and whether the kernel held all of it in memory, so that nothing came from the disk."""
+        """Like `read`; also returns whether all of it came from memory rather than from the disk."""
 
     def truncate(self, size_bytes: int) -> None: ...
 
     def write_again(self, position: int, size_bytes: int) -> None:
-        """Puts the bytes that are there where they are, so that the next `sync` writes them.
+        """Rewrites existing bytes in place, so that the next `sync` writes them.
 
-        After a failed sync the kernel may hold bytes for written that are not on the disk: another process reads them,
-        and its sync succeeds without them. What was on the disk is as safe as before while this runs.
+        After a failed sync the kernel may treat data as written that is not on the disk: other processes can read it,
+        and a later sync succeeds without it. Data already on the disk stays safe meanwhile.
         """
 
     def sync(self) -> None:
         """Returns when everything appended before the call survives a power cut (fdatasync). After an error, stop."""
 
     def forget(self, start: int, end: int) -> None:
-        """Nobody is likely to read these bytes, which are synced: the kernel need not keep them in memory as well."""
+        """These synced bytes are unlikely to be read: the kernel need not cache them."""
 
     def is_in_place(self) -> bool:
-        """Whether its path still leads to this very file. If not, nobody finds what is written once it is closed."""
+        """Whether its path still leads to this file. If not, written data cannot be found after it is closed."""
 
     def close(self) -> None:
-        """A file that is simply let go closes by itself, once no lane works on it any more."""
+        """Not required: an unreferenced file closes itself, once no lane uses it."""
 
 
 class Lane(Protocol):
-    """A thread of its own for work that blocks. Work given to one lane runs in order, one piece at a time."""
+    """A thread for blocking work. Work given to one lane runs in order, one item at a time."""
 
     name: str
 
@@ -78,47 +78,47 @@ class Lane(Protocol):
         """Runs `work` off the loop; the future resolves on the loop. Cancelling the future does not stop the work."""
 
     def sync(self, files: Sequence[File]) -> asyncio.Future[None]:
-        """`File.sync` of each, off the loop, at the same time or in any order; it does not wait for `run`'s work."""
+        """Syncs each file, off the loop, concurrently or in any order; does not wait for `run`'s work."""
 
     def under_way(self) -> Sequence[tuple[str, int]]:
-        """The oldest operation that has begun and not ended, for each way of carrying one out. Work in a queue has not
-        begun. An operation keeps its name; no other operation gets it."""
+        """The oldest running operation of each execution path (thread and kernel). Queued work does not count. An
+        operation keeps its name, and no other operation gets it."""
 
     def close(self) -> None:
-        """Waits for what was given, then ends the thread."""
+        """Waits for the given work, then ends the thread."""
 
 
 class Disk(Protocol):
     """Files by absolute path. Methods block; call the long ones on a lane.
 
-    What opens, makes or replaces something raises DiskFull, having done nothing, when there is no room for it or no
-    file descriptor is left. An OSError is a failure.
+    Methods that open, create or replace something raise DiskFull, without any effect, if space or file descriptors are
+    exhausted. An OSError is a failure.
 
-    Up to `journal_bytes_max` it costs less to write bytes once more, into a file written ahead, and sync that, than to
-    sync the file that has grown by them. From `piece_bytes_min` on it costs less to read what is sent piece by piece,
-    between sending, than to read it as a whole first.
+    Up to `journal_bytes_max`, writing data twice, also into a pre-extended file that is synced, is cheaper than syncing
+    the grown file. From `piece_bytes_min` on, reading and sending in alternation is cheaper than reading everything
+    first.
     """
 
     journal_bytes_max: int
     piece_bytes_min: int
-    files_max: int  # of logs, to be open at once
-    refused: Refusals  # every DiskFull that it raised
-    prompt_lanes: list[Lane]  # those that are open
+    files_max: int  # log files that may be open at once
+    refused: Refusals  # counts of every DiskFull raised
+    prompt_lanes: list[Lane]  # the open ones
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Opens for reading and appending. Without `create` a missing file raises FileNotFoundError."""
 
     def create_ahead(self, path: str, ahead_bytes: int) -> File:
-        """A new file in the place of whatever is there, for a journal: zeros stand behind its end, so many bytes ahead
-        or fewer, which makes a sync of small appends cheap. Who opens it later finds them, and must tell them apart."""
+        """A new file that replaces any existing one, for a journal: up to `ahead_bytes` of zeros after its end make
+        syncs of small appends cheap. Readers of the file must recognize these zeros."""
 
     def exists(self, path: str) -> bool: ...
 
     def list(self, directory: str) -> list[str]:
-        """Names in the directory, sorted; empty when it does not exist."""
+        """Names in the directory, sorted; empty if it does not exist."""
 
     def make_directory(self, path: str, *, durable: bool = True) -> None:
-        """Makes it and its parents, durably unless told otherwise: `sync_directory` of the parent does that later."""
+        """Creates it and its parents, durably by default; otherwise `sync_directory` of the parent does that later."""
 
     def read_file(self, path: str) -> bytes: ...
 
@@ -135,10 +135,10 @@ class Disk(Protocol):
         """Makes creations, renames and removals in it survive a power cut."""
 
     def modified_ms(self, path: str) -> int:
-        """Wall time of the last write to the file, as the file system has it."""
+        """Wall time of the last write to the file, according to the file system."""
 
     def set_modified(self, path: str, modified_ms: int) -> None:
-        """For a file that holds what another held, and is as old as that."""
+        """For a copy of another file, which gets that file's age."""
 
     def free_bytes(self, directory: str) -> int: ...
 
@@ -150,40 +150,40 @@ class Disk(Protocol):
     def unlock(self, path: str) -> None: ...
 
     def lane(self, name: str, *, is_prompt: bool = False) -> Lane:
-        """A prompt lane has short operations that acknowledgements wait for; `hung_disk` looks at these."""
+        """A prompt lane has short operations that acknowledgements wait for; `hung_disk` watches these."""
 
 
 class Listener(Protocol):
     host: str
-    port: int  # the real one, also when 0 was asked for
+    port: int  # the actual port, even if 0 was requested
 
     def secure_with(self, tls: TlsServer) -> None:
-        """New connections are secured with this; open ones stay as they are. Only for a listener that has TLS."""
+        """Uses these settings for new connections; open ones are unchanged. Only for a listener that has TLS."""
 
     def close(self) -> None:
         """Stops accepting; open connections stay."""
 
 
 class Sends(Protocol):
-    """Small answers to many peers, which leave together where the machine can do that."""
+    """Small responses to many peers, sent together if the machine supports it."""
 
     def writer_of(self, transport: asyncio.Transport) -> Callable[[bytes], None]:
-        """As the transport's own `write`, at the latest when the loop's turn ends."""
+        """Like the transport's own `write`, but sent at the latest when the loop iteration ends."""
 
     def flush(self) -> None:
-        """What was given leaves now. For whoever writes to a transport beside this."""
+        """Sends buffered data now. Call it before writing to a transport directly."""
 
     def close(self) -> None: ...
 
 
 class Network(Protocol):
-    """Streams by asyncio's own Protocol and Transport, so that uvloop and the simulator serve the same code.
+    """Streams with asyncio's own Protocol and Transport, so that uvloop and the simulator run the same code.
 
-    With TLS, a protocol is made when the handshake is done, and `get_extra_info("tls_subject")` of its transport is the
-    subject of the peer's verified certificate; None if it presented none, or without TLS.
+    With TLS, a protocol is created when the handshake is done, and `get_extra_info("tls_subject")` of its transport is
+    the subject of the peer's verified certificate; None if it presented none, or without TLS.
     """
 
-    connections_max: int  # of clients, for which there are descriptors
+    connections_max: int  # client connections for which there are descriptors
 
     async def listen(
         self, host: str, port: int, factory: Callable[[], asyncio.Protocol], tls: TlsServer | None = None
@@ -192,10 +192,10 @@ class Network(Protocol):
     async def connect(
         self, host: str, port: int, factory: Callable[[], asyncio.Protocol], tls: TlsClient | None = None
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-        """Raises OSError with host and port in its message; TlsFailed where the handshake fails."""
+        """Raises OSError with host and port in its message; TlsFailed if the handshake fails."""
 
     def sends(self) -> Sends:
-        """Of one event loop."""
+        """The sends of the running event loop."""
 
 
 class Randomness(Protocol):

@@ -1,9 +1,9 @@
-"""Checks of what must never be false, whatever clients, peers and disks do. What they raise stops the node.
+"""Checks of invariants that must hold whatever clients, peers and disks do. A violation stops the node.
 
-`check` and `broken` are for promises of our own code only. Bytes from clients, peers and disks are answered with an
-error or reported as damage. Unlike `assert`, checks stay under `python -O`.
+Use `check` and `broken` only for invariants of our own code. Invalid bytes from clients, peers and disks get an error
+response or are reported as damage. Unlike `assert`, checks stay active under `python -O`.
 
-A promise begins with its number in docs/reference/invariants.md. The values name the subject: partition, offsets,
+An invariant begins with its number in docs/reference/invariants.md. The values name the subject: partition, offsets,
 epoch. On paths that run for every request write `if a > b: broken("10 ...", ...)`, which costs a comparison; elsewhere
 `check(a <= b, "10 ...", ...)`, which costs a call as well.
 """
@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 
 
 class InvariantBroken(Exception):
-    """A bug of ours. The node stops rather than go on with state it cannot trust."""
+    """A bug. The node stops rather than continue with state it cannot trust."""
 
-    promise = ""  # what does not hold, without the values
+    promise = ""  # the broken invariant, without the values
 
 
 def broken(promise: str, **subject: object) -> NoReturn:
@@ -36,10 +36,10 @@ def check(holds: bool, promise: str, **subject: object) -> None:
 
 
 def hear_of_broken(loop: asyncio.AbstractEventLoop, stop: Callable[[BaseException], None]) -> Callable[[], None]:
-    """Calls `stop` when a callback of the loop raises InvariantBroken, be it a timer, a protocol or a task without an
-    owner. Without this the loop would log the error and go on. Returns what ends the watch.
+    """Calls `stop` when a callback of the loop raises InvariantBroken: a timer, a protocol or a task without an owner.
+    Otherwise the loop would log the error and continue. Returns a function that removes the handler.
 
-    Several watches of one loop hear of every error: nobody can tell whose callback it was.
+    All handlers of one loop get every error, because the source of a callback is unknown.
     """
     before = loop.get_exception_handler()
 

@@ -1,7 +1,7 @@
-"""Linux AIO by its three system calls, for which glibc has no functions: many operations in one call, ends told later.
+"""Linux AIO by its three system calls, which glibc does not wrap: submits many operations in one call.
 
-`KernelIo.open` returns None where the machine has none of it (another system, a sandbox, no room in fs.aio-max-nr).
-Nothing here knows what is asked for: callers write requests and read events.
+`KernelIo.open` returns None where AIO is unavailable (another system, a sandbox, fs.aio-max-nr reached). This module
+does not interpret operations: callers write requests and read events.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import os
 from struct import Struct
 from typing import Final
 
-SLOTS: Final = 256  # operations at a time
+SLOTS: Final = 256  # concurrent operations
 # data, key, rw_flags, opcode, priority, fd, buffer, size, offset, reserved, flags, eventfd
 REQUEST: Final = Struct("=QIIHhiQQqQII")
 EVENT: Final = Struct("=QQqq")  # data, request, result, second result
 _CALLS: Final = {"x86_64": (206, 208, 209), "aarch64": (0, 4, 2)}  # io_setup, io_getevents, io_submit
 
-# Contexts that nobody uses now. Destroying one takes the kernel 30 ms, so they are kept until the process ends.
+# Unused contexts. Destroying one takes the kernel 30 ms, so they are reused until the process ends.
 _idle_contexts: list[int] = []
 
 
 class KernelIo:
-    """For one caller: nodes of one process run on loops and threads of their own."""
+    """For one caller: nodes of one process run on separate loops and threads."""
 
     def __init__(self, context: int, calls: tuple[int, int, int]) -> None:
         self.requests = ctypes.create_string_buffer(REQUEST.size * SLOTS)
@@ -48,15 +48,15 @@ class KernelIo:
             return cls(made.value, calls) if accepted >= 0 else None
 
     def submit(self, count: int) -> int:
-        """How many of the first `count` requests were accepted; below 0 for none."""
+        """The number of accepted requests among the first `count`; negative for none."""
         return int(self._call(self._submit, self._context, count, self._addresses_at, 0, 0))
 
     def collect(self, at_least: int) -> int:
-        """Waits for so many ends, and returns how many `events` there are."""
+        """Waits for `at_least` completions, and returns the number of `events`."""
         return int(self._call(self._get_events, self._context, at_least, SLOTS, self._events_at, 0))
 
     def close(self) -> None:
-        """Once all that was accepted is collected."""
+        """Call this once all accepted operations are collected."""
         _idle_contexts.append(self._context)
 
 

@@ -1,10 +1,10 @@
-"""Many small sends in one call to the kernel, instead of one call each (Linux AIO, as in `kernel_sync`).
+"""Sends many small messages in one call to the kernel, instead of one call each (Linux AIO, as in `kernel_sync`).
 
-Every send wakes a client, and a client woken on our core takes it from the event loop: with a call each, that happens
-between any two answers of a commit. What is given in one turn of the loop leaves together at the end of it. A socket
-takes what it has room for; the rest goes the loop's own way, and so does everything where the machine cannot do this.
+Every send wakes a client, and a client woken on our core preempts the event loop: with separate calls, that can happen
+between any two responses of a commit. Messages given in one loop iteration leave together at its end. A socket accepts
+what it has room for; the rest goes through the loop, and so does everything on machines without AIO.
 
-Order: bytes of one transport leave in the order given. Whoever writes to a transport beside this calls `flush` first.
+Order: bytes of one transport leave in the order given. Before writing to a transport directly, call `flush`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Final
 from chronik.runtime.invariants import broken
 from chronik.runtime.kernel_io import EVENT, REQUEST, SLOTS, KernelIo
 
-SENT_BYTES_MAX: Final = 4096  # of one answer: what is larger costs more than the call
+SENT_BYTES_MAX: Final = 4096  # per message: for larger ones, copying costs more than a call
 _WRITE: Final = 1
 _ARENA_BYTES: Final = 256 << 10
 
 
-Due = tuple[asyncio.Transport, int, int]  # to whom, from where in the arena, how much
+Due = tuple[asyncio.Transport, int, int]  # transport, position in the arena, size
 
 
 class KernelSends:
-    """Of one event loop."""
+    """The sends of one event loop."""
 
     def __init__(self, io: KernelIo) -> None:
         self._io = io
-        # A copy of all that waits: the kernel is told where it stands.
+        # A copy of all waiting data at a fixed address, for the kernel.
         self._arena = bytearray(_ARENA_BYTES)
         self._arena_at = ctypes.addressof(ctypes.c_char.from_buffer(self._arena))
         self._used_bytes = 0
@@ -61,7 +61,7 @@ class KernelSends:
                 self.flush()
             used_bytes = at = self._used_bytes
             if last_turn == self._turn:
-                # One send of each transport: if its socket takes that in part, nothing may come behind it.
+                # One send per transport: after a partial send nothing may follow.
                 if self._due[-1][0] is transport:
                     _, at, waiting_bytes = self._due.pop()
                     size_bytes += waiting_bytes
@@ -85,14 +85,14 @@ class KernelSends:
         return write
 
     def flush(self) -> None:
-        """Sends all that was given, now: its connection may be ended behind this call."""
+        """Sends all buffered data now, because its connection may be closed after this call."""
         due = self._taken()
         if due:
             by_loop = self._is_closed or any(map(_needs_the_loop, due))
             self._send_by_loop(due if by_loop else self._sent(due))
 
     def _end_turn(self) -> None:
-        if len(self._due) == 1:  # the loop needs one call for it, the kernel's way two
+        if len(self._due) == 1:  # the loop needs one call, the kernel interface two
             self._send_by_loop(self._taken())
         else:
             self.flush()
@@ -104,7 +104,7 @@ class KernelSends:
         return due
 
     def _send_by_loop(self, due: list[Due]) -> None:
-        # Copies first: a write may make its transport's owner give us more.
+        # Copy first: a write may make the transport's owner add more data.
         copies: list[tuple[asyncio.Transport, bytes]] = []
         for transport, at, size in due:
             copies.append((transport, bytes(self._arena[at : at + size])))
@@ -113,7 +113,7 @@ class KernelSends:
                 transport.write(data)
 
     def _sent(self, due: list[Due]) -> list[Due]:
-        """Returns what the kernel did not take."""
+        """Returns what the kernel did not send."""
         accepted = max(0, self._io.submit(len(due)))
         left = []
         for index in range(self._io.collect(accepted) if accepted else 0):
@@ -121,13 +121,13 @@ class KernelSends:
             transport, at, size_bytes = due[slot]
             if sent_bytes > size_bytes:
                 broken("27 no socket takes more than it is given", sent=sent_bytes, given=size_bytes)
-            if sent_bytes != size_bytes:  # its buffer is full, or it is lost: the loop finds out which
+            if sent_bytes != size_bytes:  # its buffer is full, or it is closed: the loop finds out which
                 sent_bytes = max(0, sent_bytes)
                 left.append((transport, at + sent_bytes, size_bytes - sent_bytes))
         return left + due[accepted:]
 
     def close(self) -> None:
-        """What is given later goes the loop's way."""
+        """Data given later goes through the loop."""
         self.flush()
         if not self._is_closed:
             self._is_closed = True
@@ -135,5 +135,5 @@ class KernelSends:
 
 
 def _needs_the_loop(due: Due) -> bool:
-    """Its descriptor may be another connection's by now, or bytes before these wait in the transport."""
+    """Whether its descriptor may belong to another connection now, or earlier bytes wait in the transport."""
     return due[0].is_closing() or due[0].get_write_buffer_size() > 0

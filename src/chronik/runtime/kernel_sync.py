@@ -1,11 +1,11 @@
-"""fdatasync without a thread of ours: the kernel carries it out and tells the event loop by an eventfd (Linux AIO).
+"""fdatasync without a thread: the kernel executes it and notifies the event loop by an eventfd (Linux AIO).
 
-A Python thread that waits for a disk must take the interpreter's lock from the loop to say that the disk is done. That
-costs 260 us of CPU a sync and comes 0.15 ms late; this costs 65 us and comes 0.03 ms late. Several files are synced at
-the same time. An error is passed on as it is, once, and nothing is tried again.
+A Python thread that waits for a disk must take the GIL from the loop to report completion. That costs 260 us of CPU per
+sync and adds 0.15 ms; this costs 65 us and adds 0.03 ms. Several files are synced concurrently. An error is passed on
+unchanged, once, and nothing is retried.
 
-`KernelSync.open` returns None where the machine cannot do it, and `sync` takes as many files as the kernel accepts: the
-caller's thread does the rest. It never blocks, but for `close`.
+`KernelSync.open` returns None on machines without support, and `sync` accepts as many files as the kernel does: the
+caller's thread does the rest. Only `close` blocks.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class OpenFile(Protocol):
 
 
 class KernelSync:
-    """Of one event loop."""
+    """Kernel syncs of one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, io: KernelIo) -> None:
         self._loop = loop
         self._io = io
         self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._waiting: dict[int, Waiting] = {}
-        self._count = 0  # of everything ever waited for
+        self._count = 0  # total number of syncs waited for
         self._in_flight = 0
         loop.add_reader(self._eventfd, self._tell)
 
@@ -45,13 +45,13 @@ class KernelSync:
             return None
         try:
             return cls(loop, io)
-        except OSError:  # no file descriptor is left: a thread needs none
+        except OSError:  # no file descriptor is left: use the thread, which needs none
             io.close()
             return None
 
     def sync(self, files: Sequence[OpenFile], synced: asyncio.Future[None]) -> Waiting:
-        """Resolves `synced` when the first so many of `files` are synced, as many as the kernel takes: 0 is possible.
-        For the rest the caller makes it wait longer.
+        """Resolves `synced` when the files accepted by the kernel are synced: a prefix of `files`, possibly empty. For
+        the rest the caller adds to the returned wait.
         """
         count = min(len(files), SLOTS - self._in_flight)
         self._count += 1
@@ -70,7 +70,7 @@ class KernelSync:
 
     @property
     def oldest(self) -> int | None:
-        """The number of the oldest sync that the kernel has not ended; None: there is none."""
+        """The number of the oldest unfinished sync; None: there is none."""
         return next(iter(self._waiting), None)
 
     def _tell(self) -> None:
@@ -90,7 +90,7 @@ class KernelSync:
             waiting.one_ended(OSError(-result, os.strerror(-result)) if result < 0 else None)
 
     def close(self) -> None:
-        """Waits for what was submitted."""
+        """Waits for submitted syncs."""
         while self._in_flight:
             self._collect(at_least=1)
         self._loop.remove_reader(self._eventfd)
@@ -99,7 +99,7 @@ class KernelSync:
 
 
 class Waiting:
-    """For so many syncs. Holds the files, which stay open by that for as long as it takes."""
+    """Waits for a number of syncs. Holds the files, so they stay open meanwhile."""
 
     __slots__ = ("_error", "_files", "_left_count", "_synced", "by_kernel_count")
 

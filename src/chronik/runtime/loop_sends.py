@@ -1,4 +1,4 @@
-"""Sends that leave one by one, as the event loop has it."""
+"""Sends individually through the event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class LoopSends:
         return transport.write
 
     def flush(self) -> None:
-        pass  # nothing is kept
+        pass  # nothing is buffered
 
     def close(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""The machine's memory and name, on which defaults of a configuration depend. A simulation gives its own."""
+"""The machine's memory and name, which affect configuration defaults. A simulation supplies its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _cgroup_limits = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory
 
 class Machine(NamedTuple):
     memory_bytes: int
-    host_name: str  # advertised when a listener is on all interfaces
+    host_name: str  # advertised if a listener is on all interfaces
 
     @classmethod
     def here(cls) -> Machine:
@@ -28,7 +28,7 @@ def _physical_bytes() -> int:
 
 
 def _container_bytes() -> int:
-    """The limit of the control group, in either of its two versions; one that is not set is no limit."""
+    """The limit of the control group, version 1 or 2; if none is set, there is no limit."""
     for path in _cgroup_limits:
         try:
             text = path.read_text().strip()

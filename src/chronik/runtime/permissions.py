@@ -1,4 +1,4 @@
-"""Who may read a file."""
+"""File permissions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import stat
 
 
 def others_may_read(path: str) -> bool:
-    """Whether users other than the owner may read the file. False if it cannot be looked at."""
+    """Whether users other than the owner may read the file. False if that cannot be determined."""
     try:
         return bool(os.stat(path).st_mode & (stat.S_IRGRP | stat.S_IROTH))
     except OSError:

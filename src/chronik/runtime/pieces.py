@@ -1,7 +1,7 @@
-"""Long computations as generators, so that whoever runs them decides when to let others work.
+"""Long computations as generators, so that their caller decides when to run other work.
 
-A generator yields the number of pieces that it has done since it last did; a piece is some ten microseconds. It never
-yields inside a section that has to be atomic. Who runs it knows about time and turns; the computation does not.
+A generator yields the number of pieces done since its last yield; a piece takes about ten microseconds. It never yields
+inside a section that must be atomic. The caller handles time and loop iterations; the computation does not.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Ordered(Protocol):
 S = TypeVar("S", bound=Ordered)
 
 PIECES_PER_SLICE = 256  # a few milliseconds
-ITEMS_PER_RUN = 512  # that are sorted at once
-ITEMS_PER_PIECE = 16  # of a loop that does next to nothing with each
+ITEMS_PER_RUN = 512  # sorted at once
+ITEMS_PER_PIECE = 16  # for a loop with minimal work per item
 
 
 def each(make: Callable[[I], T], items: Iterable[I], pieces: int = 1) -> Work[list[T]]:
-    """`make` of each item; one of them is so many pieces."""
+    """`make` of each item; each costs `pieces` pieces."""
     made = []
     for item in items:
         made.append(make(item))
@@ -39,7 +39,7 @@ def each(make: Callable[[I], T], items: Iterable[I], pieces: int = 1) -> Work[li
 
 
 def each_light(make: Callable[[I], T], items: Iterable[I]) -> Work[list[T]]:
-    """As `each`, where one item is a microsecond or two."""
+    """Like `each`, for items that take a microsecond or two."""
     made = []
     for number, item in enumerate(items):
         made.append(make(item))
@@ -65,7 +65,7 @@ def _as_it_is(item: I) -> I:
 
 
 def at_once(work: Work[T]) -> T:
-    """The result of a computation, without a pause."""
+    """Runs a computation to its end without pauses; returns the result."""
     while True:
         try:
             next(work)
@@ -75,7 +75,7 @@ def at_once(work: Work[T]) -> T:
 
 
 def slice_of(work: Work[None]) -> bool:
-    """Goes on with a computation for a few milliseconds. False: it has ended."""
+    """Continues a computation for a few milliseconds. False: it has ended."""
     done = 0
     for pieces in work:
         done += pieces
@@ -85,7 +85,7 @@ def slice_of(work: Work[None]) -> bool:
 
 
 async def in_slices(work: Work[T]) -> T:
-    """The result of a computation that others wait for, with turns for the loop in between."""
+    """Runs a computation, and lets the loop run other work in between; returns the result."""
     while True:
         done = 0
         try:

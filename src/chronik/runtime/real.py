@@ -1,4 +1,4 @@
-"""The real machine as one value. A program calls this once, in its event loop, and passes the result down."""
+"""The real machine as one value. A program creates it once, in its event loop, and passes it down."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The machine's disk: directories by plain system calls, and lanes, the threads that wait for them. Files: `real_file`.
 
-It never caches, retries or hides an error: what fsync says is passed on, because after a failed fsync the kernel may
-have dropped the bytes while a second fsync succeeds.
+It never caches, retries or hides an error: every fsync error is passed on, because after a failed fsync the kernel may
+have dropped the data while a second fsync succeeds.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from chronik.runtime.units import NS_PER_MS
 
 T = TypeVar("T")
 
-# A thread back from fdatasync must take the GIL from the loop; Python makes the loop give it up after this time.
-# The default of 5 ms would be twenty times the fdatasync itself. Shorter than 0.2 ms gained nothing when measured.
+# After fdatasync a thread must take the GIL from the loop, which Python forces the loop to release after this time. The
+# default of 5 ms would be twenty times the fdatasync itself. Shorter than 0.2 ms gained nothing when measured.
 SWITCH_INTERVAL_S = 0.0002
-# Records and metadata are nobody's business but the broker's own user.
+# Only the broker's own user may read records and metadata.
 FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class RealLane:
-    """One thread, and the kernel for syncs where it can.
+    """One thread, plus kernel syncs where available.
 
     The thread's Python part is a queue, the work, and one call into the loop: each further line would wait for the GIL
     once more.
@@ -45,12 +45,12 @@ class RealLane:
     def __init__(self, name: str, closed: Callable[[RealLane], None] = lambda lane: None) -> None:
         self.name = name
         self._closed = closed
-        self._given_count = self._done_count = 0  # of the thread's work
+        self._given_count = self._done_count = 0  # for the thread's work
         self._loop = asyncio.get_running_loop()
-        self._kernel: KernelSync | None = None  # from the first sync on, where there is one
-        self._is_asked = False  # whether the kernel was asked for one
+        self._kernel: KernelSync | None = None  # created at the first sync, if available
+        self._is_asked = False  # whether creating it was attempted
         self._is_closed = False
-        self._to_sync: list[tuple[Sequence[File], asyncio.Future[None]]] = []  # not begun yet
+        self._to_sync: list[tuple[Sequence[File], asyncio.Future[None]]] = []  # not started yet
         self._queue: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
@@ -65,8 +65,8 @@ class RealLane:
         self._queue.put((future, work))
 
     def sync(self, files: Sequence[File]) -> asyncio.Future[None]:
-        """Not at once: the kernel begins with the sync on our core, 0.1 ms or more, and what is about to be sent to a
-        follower should leave before that."""
+        """Deferred: the kernel starts the sync on our core, which takes 0.1 ms or more, and data for followers should
+        leave before that."""
         synced: asyncio.Future[None] = self._loop.create_future()
         if not self._to_sync:
             self._loop.call_soon(self._begin_all)
@@ -78,7 +78,7 @@ class RealLane:
         for files, synced in to_sync:
             try:
                 self._begin(files, synced)
-            except Exception as fault:  # noqa: BLE001 - whoever waits for the sync gets it
+            except Exception as fault:  # noqa: BLE001 - passed on to the waiter of the sync
                 _deliver(synced, None, fault)
 
     def _begin(self, files: Sequence[File], synced: asyncio.Future[None]) -> None:
@@ -116,14 +116,25 @@ class RealLane:
             fault: BaseException | None = None
             try:
                 result = work()
-            except BaseException as raised:  # noqa: BLE001 - whoever waits for the work gets it
+            except BaseException as raised:  # noqa: BLE001 - passed on to the waiter of the work
                 fault = raised
             self._done_count += 1
             try:
                 hand_back(_deliver, future, result, fault)
-            except RuntimeError:  # the loop is closed: nobody is left to hear it
+            except RuntimeError:  # the loop is closed: no caller is left
                 return
-            del item, future, work, result, fault  # or the next wait would keep them alive
+            del item, future, work, result, fault  # otherwise they would live until the next work arrives
+
+
+def _lock_directory(fd: int) -> None:
+    """Raises BlockingIOError if it is locked. A file system that locks no directories, as NFS, is content with the
+    file."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return
 
 
 def _sync_each(files: Sequence[File]) -> None:
@@ -156,15 +167,15 @@ def _replace(path: str, data: bytes) -> None:
 
 
 class RealDisk:
-    # Measured on ext4: 32 KB take 0.20 ms by the journal and 0.39 ms by their own file, 128 KB 0.30 and 0.49, 256 KB
-    # 0.67 and 0.60.
+    # Measured on ext4: 32 KB take 0.20 ms through the journal and 0.39 ms through their own file, 128 KB 0.30 and 0.49,
+    # 256 KB 0.67 and 0.60.
     journal_bytes_max = 192 << 10
-    # Measured over loopback: four pieces of 0.9 MB take 1.9 ms one by one, 3.0 ms as a whole; below 256 KB it is even.
+    # Measured over loopback: four pieces of 0.9 MB take 1.9 ms one by one, 3.0 ms as a whole; below 256 KB it is equal.
     piece_bytes_min = 256 << 10
 
     def __init__(self) -> None:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        self._locks: dict[str, int] = {}
+        self._locks: dict[str, list[int]] = {}  # descriptors that hold the lock, by path
         self.refused = Refusals()
         self.prompt_lanes: list[Lane] = []
         self.files_max = descriptors.shares(descriptors.limit()).files_max
@@ -210,7 +221,8 @@ class RealDisk:
                     self._sync_entry(directory)
 
     def _sync_entry(self, directory: str) -> None:
-        """Of a new directory. It goes if that fails: the next call would find it and take it for durable."""
+        """Syncs a new directory's entry, or removes it on failure: otherwise the next call would take it for
+        durable."""
         try:
             self.sync_directory(os.path.dirname(directory))
         except OSError:
@@ -227,7 +239,7 @@ class RealDisk:
 
     def replace_file(self, path: str, data: bytes) -> None:
         work = f"write {len(data)} bytes to {path}"
-        with self._refusals(work):  # opened first: once the file is replaced, nothing is refused any more
+        with self._refusals(work):  # open first: after the replacement nothing may be refused
             directory_fd = os.open(os.path.dirname(path), DIRECTORY)
         try:
             with self._refusals(work):
@@ -267,16 +279,23 @@ class RealDisk:
         return status.f_blocks * status.f_frsize
 
     def lock(self, path: str) -> None:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        """Locks the directory as well: the file alone may be removed, and the next process would lock a new one."""
+        held = [os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)]
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            raise DiskInUse(f"{path} is locked: another broker runs on this directory") from None
-        self._locks[path] = fd
+            fcntl.flock(held[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.append(os.open(os.path.dirname(path), DIRECTORY))
+            _lock_directory(held[1])
+        except OSError as error:
+            for fd in held:
+                os.close(fd)
+            if isinstance(error, BlockingIOError):
+                raise DiskInUse(f"{path} is locked: another broker runs on this directory") from None
+            raise
+        self._locks[path] = held
 
     def unlock(self, path: str) -> None:
-        os.close(self._locks.pop(path))
+        for fd in self._locks.pop(path):
+            os.close(fd)
 
     def lane(self, name: str, *, is_prompt: bool = False) -> Lane:
         if not is_prompt:

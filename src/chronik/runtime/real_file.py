@@ -1,8 +1,8 @@
-"""The machine's files, by plain system calls: one that grows by what is appended, and one written ahead of it.
+"""Files by plain system calls: one that grows with appended data, and one that is extended with zeros in advance.
 
-Reads copy (pread) instead of mapping. A mapped megabyte reaches a socket at 0.17 ms of CPU against 0.25 ms, but a file
-cut or failing under a mapping ends the process with SIGBUS, and responses hold on to their bytes for as long as a slow
-consumer takes.
+Reads copy (pread) instead of mapping. Sending a mapped megabyte costs 0.17 ms of CPU instead of 0.25 ms, but truncation
+or an I/O error under a mapping ends the process with SIGBUS, and responses would keep mappings alive for as long as a
+slow consumer takes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from chronik.runtime.errors import FULL, DiskFull, Refusals
 from chronik.runtime.interfaces import Buffer
 from chronik.wire.framing import unfilled
 
-BUFFERS_PER_WRITE_MAX = 1024  # IOV_MAX of Linux
-COPY_BYTES = 4 << 20  # read and written at once
+BUFFERS_PER_WRITE_MAX = 1024  # Linux's IOV_MAX
+COPY_BYTES = 4 << 20  # bytes per read and write when copying
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)  # Linux
 
 
 class RealFile:
-    """Position is kept here, not asked of the kernel: one process owns the directory (see RealDisk.lock)."""
+    """Tracks its position itself, without asking the kernel: one process owns the directory (see RealDisk.lock)."""
 
     __slots__ = ("_fd", "_refused", "_size_bytes", "path")
 
@@ -57,7 +57,7 @@ class RealFile:
         return position
 
     def _write_rest(self, data: bytes, written: int) -> None:
-        """A short write is how a nearly full disk begins to fail, and how Linux limits one call to 2 GiB."""
+        """Handles short writes: a nearly full disk causes them, and Linux limits one call to 2 GiB."""
         view = memoryview(data)
         while written < len(view):
             written += os.write(self._fd, view[written:])
@@ -74,13 +74,13 @@ class RealFile:
                 missing_to = min(size_bytes, self._size_bytes - position)
                 return whole_reads.read_rest(partial(os.pread, self._fd), data, position, missing_to)
         except OSError as error:
-            error.filename = self.path  # the kernel knows a descriptor, and an operator needs the path
+            error.filename = self.path  # the kernel only knows a descriptor, but the operator needs the path
             raise
         return memoryview(data)
 
     def read_noting_origin(self, position: int, size_bytes: int) -> tuple[memoryview, bool]:
-        """One system call for what is in memory: it is asked for on condition that it is (RWF_NOWAIT). A file system
-        that cannot tell counts as memory."""
+        """One system call suffices for cached data: the first attempt succeeds only from the page cache (RWF_NOWAIT). A
+        file system that does not support this counts as memory."""
         wanted = min(size_bytes, self._size_bytes - position)
         if wanted <= 0 or not _NOWAIT:
             return self.read(position, size_bytes), True
@@ -96,7 +96,7 @@ class RealFile:
         return self.read(position, size_bytes), False
 
     def truncate(self, size_bytes: int) -> None:
-        """The size is set first: another thread may compare it with the file's (`is_in_place`)."""
+        """Sets the size first: another thread may compare it with the file's (`is_in_place`)."""
         before, self._size_bytes = self._size_bytes, size_bytes
         try:
             os.ftruncate(self._fd, size_bytes)
@@ -105,7 +105,7 @@ class RealFile:
             raise
 
     def write_again(self, position: int, size_bytes: int) -> None:
-        fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)  # ours appends wherever it is told to write
+        fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)  # the file's own descriptor always appends
         try:
             end = min(position + size_bytes, self._size_bytes)
             while position < end:
@@ -115,12 +115,13 @@ class RealFile:
             os.close(fd)
 
     def is_in_place(self) -> bool:
-        """Also false if another program has cut the file: what this process wrote is gone, and what it appends lands
-        elsewhere. A file that another thread has closed is nobody's concern any more, be it in place or not."""
+        """Also false if another program has truncated the file: written data is gone, and later appends land elsewhere.
+        True for a file that another thread has closed, in place or not."""
         try:
             expected_bytes = self._bytes_on_disk()
             found = os.fstat(self._fd)
-            is_cut = found.st_size < expected_bytes == self._bytes_on_disk()  # else this process is just cutting it
+            # Otherwise this process is truncating it right now.
+            is_cut = found.st_size < expected_bytes == self._bytes_on_disk()
             return not is_cut and os.path.samestat(os.stat(self.path), found)
         except FileNotFoundError:
             return self._fd < 0
@@ -128,7 +129,7 @@ class RealFile:
             return True
 
     def _bytes_on_disk(self) -> int:
-        """How long the file is at least."""
+        """The minimum length of the file."""
         return self._size_bytes
 
     def fileno(self) -> int:
@@ -143,7 +144,7 @@ class RealFile:
 
     def forget(self, start: int, end: int) -> None:
         if hasattr(os, "posix_fadvise"):
-            with contextlib.suppress(OSError):  # it is advice, and no file system has to take it
+            with contextlib.suppress(OSError):  # advisory: a file system may not support it
                 os.posix_fadvise(self._fd, start, end - start, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
@@ -151,20 +152,20 @@ class RealFile:
             os.close(self._fd)
             self._fd = -1
 
-    __del__ = close  # a lane may still sync a file whose log was deleted: it holds the last reference
+    __del__ = close  # a lane that still syncs a deleted log's file may hold the last reference
 
 
 class AheadFile(RealFile):
-    """Zeros are written before the bytes that take their place, so that nearly every sync finds the file's size and
-    blocks as they were: it writes the bytes alone, where a grown file costs the file system a transaction. On ext4 4 KB
-    take 0.19 ms against 0.27, and do not wait for what other files of the same disk have in such a transaction."""
+    """Writes zeros before the data that will replace them, so that nearly every sync finds file size and blocks
+    unchanged: it writes only data, while a grown file costs the file system a transaction. On ext4, 4 KB take 0.19 ms
+    instead of 0.27, and do not wait for other files in the same transaction."""
 
     __slots__ = ("_ahead_bytes", "_zeroed_bytes")
 
     def __init__(self, path: str, fd: int, ahead_bytes: int, refused: Refusals) -> None:
         super().__init__(path, fd, refused)
         self._ahead_bytes = ahead_bytes
-        self._zeroed_bytes = 0  # the file's own size
+        self._zeroed_bytes = 0  # the file's size on disk
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         position = self._size_bytes
@@ -183,7 +184,7 @@ class AheadFile(RealFile):
                 self._write_at(position + written, memoryview(b"".join(buffers))[written:])
         except OSError as error:
             with contextlib.suppress(OSError):
-                self.truncate(position)  # where overwriting takes space, a part may be there
+                self.truncate(position)  # part of it may be written, if overwriting needs space
             if error.errno in FULL:
                 text = f"no space to write {expected} bytes to {self.path}: free some disk space"
                 raise self._refused.note(DiskFull(text)) from error
@@ -195,7 +196,7 @@ class AheadFile(RealFile):
         return super().read(position, max(0, min(size_bytes, self._size_bytes - position)))
 
     def _write_ahead(self, end: int) -> None:
-        """Where the disk has no room for that, what is to be written must do: it still may fit."""
+        """If the disk has no room for the zeros, writes only the data: it may still fit."""
         whole_steps = -(-end // self._ahead_bytes) * self._ahead_bytes
         try:
             self._grow(whole_steps)
@@ -205,8 +206,8 @@ class AheadFile(RealFile):
             self._grow(end)
 
     def _grow(self, size_bytes: int) -> None:
-        if os.fstat(self._fd).st_size < self._zeroed_bytes:  # growing it again would hide that
-            raise OSError(errno.EIO, "the file was cut by another program", self.path)
+        if os.fstat(self._fd).st_size < self._zeroed_bytes:  # growing it again would hide the truncation
+            raise OSError(errno.EIO, "the file was truncated by another program", self.path)
         try:
             self._write_at(self._zeroed_bytes, memoryview(bytes(size_bytes - self._zeroed_bytes)))
         except OSError:
@@ -229,7 +230,7 @@ class AheadFile(RealFile):
 
 
 def fdatasync(fd: int) -> None:
-    """macOS has no fdatasync, and its fsync leaves the bytes in the drive's cache; F_FULLFSYNC does not."""
+    """macOS has no fdatasync, and its fsync leaves data in the drive's cache; F_FULLFSYNC does not."""
     if hasattr(os, "fdatasync"):
         os.fdatasync(fd)
     else:

@@ -1,4 +1,4 @@
-"""TCP by the running event loop (uvloop in a broker), and TLS on it. Never frames: that is the protocol's own work."""
+"""TCP on the running event loop (uvloop in a broker), with TLS. Knows nothing of frames: protocols handle them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from chronik.runtime.tls_contexts import ContextCache, in_words
 from chronik.runtime.tls_handshakes import ClientLayer, Handshakes, ServerLayer
 from chronik.runtime.tls_sends import JoinedSends
 
-# A host that means every interface means both families of addresses. The first must be there; a machine may lack the
-# other. One socket for both would show IPv4 clients under other addresses than they have.
+# The wildcard hosts mean both address families. The first must be available; a machine may lack the other. One socket
+# for both would show IPv4 clients under mapped IPv6 addresses.
 EVERY_INTERFACE = {"": ("0.0.0.0", "::"), "::": ("::", "0.0.0.0")}  # noqa: S104 - only where an operator asks for it
 NO_SUCH_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 PORTS_TRIED_MAX = 16  # a port that is free in one family may be taken in the other
@@ -45,7 +45,7 @@ class RealListener:
 
 
 class _Secured:
-    """What makes the protocols of a listener with TLS."""
+    """Creates the protocols of a listener with TLS."""
 
     def __init__(
         self, factory: Callable[[], asyncio.Protocol], contexts: ContextCache, handshakes: Handshakes, where: str
@@ -56,7 +56,7 @@ class _Secured:
         self._context = self._contexts.of(tls)
 
     def __call__(self) -> asyncio.Protocol:
-        # The context is asked for when the handshake begins: behind a queue it may be a newer one.
+        # The context is read when the handshake begins, because a queued connection may need a newer one.
         made = ServerLayer(self._factory, lambda: self._context, self._handshakes, self._where)
         return cast(asyncio.Protocol, made)
 
@@ -75,7 +75,7 @@ class RealNetwork:
     async def listen(
         self, host: str, port: int, factory: Callable[[], asyncio.Protocol], tls: TlsServer | None = None
     ) -> RealListener:
-        """An empty host, or `::`, is every interface, by IPv4 and by IPv6, under one port."""
+        """An empty host, or `::`, means every interface, IPv4 and IPv6, on one port."""
         secured = None
         if tls is not None:
             factory = secured = _Secured(factory, self._contexts, self.handshakes, f"{host}:{port}")
@@ -97,8 +97,8 @@ class RealNetwork:
                 return RealListener(servers, secured)
 
     async def _listen(self, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> asyncio.Server:
-        # A broker restarted at once must get its port back from connections in TIME_WAIT; the backlog takes a
-        # reconnect of every client after a failover.
+        # A restarted broker must get its port back from connections in TIME_WAIT; the backlog must hold reconnects of
+        # all clients after a failover.
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(factory, host, port, reuse_address=True, backlog=1024)
@@ -138,7 +138,7 @@ class RealNetwork:
 
 
 async def _shaken(layer: ClientLayer, where: str) -> tuple[asyncio.Transport, asyncio.Protocol]:
-    """When the handshake is done. The caller has a deadline of its own; a caller that gives up leaves nothing open."""
+    """Waits for the handshake. The caller has its own deadline; if it gives up, nothing stays open."""
     try:
         reason = await layer.done
     except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""Randomness of the operating system, fit for secrets. The simulator passes a seeded one instead."""
+"""The operating system's random numbers, suitable for secrets. The simulator uses a seeded generator instead."""
 
 from __future__ import annotations
 

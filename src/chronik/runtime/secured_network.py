@@ -1,4 +1,4 @@
-"""A network whose outgoing connections are secured, for parts of a program that need not know about TLS."""
+"""A network whose outgoing connections use TLS, for parts of a program that need not know about TLS."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chronik.runtime.tls import TlsClient, TlsServer
 
 
 class SecuredNetwork:
-    """`tls` is asked at each connection, so that new certificates count from then on; None is plain TCP."""
+    """Calls `tls` for each connection, so that new certificates take effect; None means plain TCP."""
 
     def __init__(self, network: Network, tls: Callable[[], TlsClient | None]) -> None:
         self._network, self._tls = network, tls

@@ -1,7 +1,7 @@
-"""Tells the service manager how the process stands, by systemd's protocol (sd_notify): ready, stopping, alive.
+"""Reports the state of the process to the service manager, by systemd's protocol (sd_notify): ready, stopping, alive.
 
-A manager that wants to know sets NOTIFY_SOCKET: the path of a datagram socket, or `@name` in the abstract namespace.
-Without it every call does nothing. No call waits or raises: a manager that does not listen must not stop a node.
+The manager sets NOTIFY_SOCKET: the path of a datagram socket, or `@name` in the abstract namespace. Without it every
+call does nothing. No call waits or raises: an unresponsive manager must not stop a node.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
+from chronik.runtime.units import US_PER_S
+
 READY: Final = "READY=1"
 STOPPING: Final = "STOPPING=1"
 ALIVE: Final = "WATCHDOG=1"
-US_PER_S: Final = 1_000_000
 
 
 class ServiceManager:
@@ -45,7 +46,7 @@ class ServiceManager:
             sending.sendto("\n".join(states).encode(), self._address)
 
     def ready(self, status: str) -> None:
-        """From now on the event loop also says that it runs, if the manager watches it."""
+        """After this the event loop also sends keep-alives, if the manager expects them."""
         self.tell(READY, f"STATUS={status}")
         if self._alive_every_s is not None:
             self._say_alive()

@@ -1,8 +1,8 @@
-"""Background tasks with an owner, a name and an end that is reported.
+"""Background tasks with an owner, a name and reported errors.
 
-Work that nobody waits for is started here. A task that ends by an error is logged with its name, and its owner is told,
-so nothing dies silently. A module that starts a task by itself waits for it or reads its result in a callback; a house
-test lists those modules.
+Start work here if no caller awaits it. A task that fails is logged with its name and reported to its owner, so no
+failure is silent. A module that starts a task by itself must await it or read its result in a callback; a house test
+lists those modules.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ logger = logging.getLogger("chronik.tasks")
 
 
 class Tasks:
-    """The tasks of one owner. `on_failure` hears the name and the error of a task that did not end by itself."""
+    """The tasks of one owner. `on_failure` gets the name and error of a task that failed."""
 
     def __init__(self, owner: str, on_failure: Callable[[str, Exception], None] | None = None) -> None:
         self.owner = owner
         self._on_failure = on_failure
-        self._running: dict[asyncio.Task[None], None] = {}  # a dict keeps the order of starting
+        self._running: dict[asyncio.Task[None], None] = {}  # a dict keeps the starting order
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         full_name = f"{self.owner}.{name}"
@@ -32,7 +32,7 @@ class Tasks:
             broken("30 a task is started once", name=full_name)
         self._running[task] = None
         task.add_done_callback(self._forget)
-        # A task that is cancelled before its first step never touches its work, which Python would complain about.
+        # A task that is cancelled before its first step never awaits its coroutine, which would cause a warning.
         task.add_done_callback(lambda _: work.close())
         return task
 
@@ -40,7 +40,7 @@ class Tasks:
         return [task.get_name() for task in self._running]
 
     async def stop(self) -> None:
-        """Cancels what runs, the youngest first, and returns when all of it has ended."""
+        """Cancels running tasks, newest first, and returns when all have ended."""
         for task in reversed(list(self._running)):
             task.cancel()
         while self._running:
@@ -53,7 +53,7 @@ class Tasks:
             logger.exception("task %s failed", name)
             if self._on_failure is not None:
                 self._on_failure(name, error)
-            elif isinstance(error, InvariantBroken):  # the loop tells the node
+            elif isinstance(error, InvariantBroken):  # the loop's handler stops the node
                 context = {"message": f"task {name} failed", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(context)
         else:

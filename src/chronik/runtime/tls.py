@@ -1,7 +1,7 @@
-"""What a listener or a client needs for TLS, as values: certificates, private key, trust and rules. No I/O.
+"""TLS settings of a listener or a client, as values: certificates, private key, trust and rules. No I/O.
 
-Everything is PEM text and already decrypted; `chronik.security` makes these values from Kafka's keys. The network makes
-contexts of them (`tls_contexts`). Two equal values mean the same, so contexts are kept by value.
+Everything is decrypted PEM text; `chronik.security` creates these values from Kafka's keys. The network creates
+contexts from them (`tls_contexts`). Equal values have the same meaning, so contexts are cached by value.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 
 
 class ClientAuth(StrEnum):
-    """By the words of ssl.client.auth."""
+    """The values of ssl.client.auth."""
 
     NONE = "none"
     REQUESTED = "requested"
@@ -22,13 +22,13 @@ class ClientAuth(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A certificate chain with its key. `subject` is the first certificate's, as Java writes it."""
+    """A certificate chain with its key. `subject` is the first certificate's, in Java's format."""
 
     chain_pem: str
     key_pem: str = field(repr=False)
     subject: str
     names: tuple[str, ...] = ()  # its subject alternative names, sorted
-    not_after_ms: int = 0  # wall time at which the first certificate of the chain to expire does so
+    not_after_ms: int = 0  # earliest expiry of the chain's certificates, in wall time
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class TlsServer:
     """`ciphers` is OpenSSL's list for TLS 1.2; empty for its default."""
 
     identity: Identity
-    trust_pem: str = ""  # whose certificates clients may present
+    trust_pem: str = ""  # authorities accepted for client certificates
     client_auth: ClientAuth = ClientAuth.NONE
     protocols: tuple[str, ...] = PROTOCOLS
     ciphers: str = ""
@@ -44,10 +44,10 @@ class TlsServer:
 
 @dataclass(frozen=True, slots=True)
 class TlsClient:
-    """`identity` is presented if the server asks for it. An empty `trust_pem` stands for the system's authorities."""
+    """`identity` is presented if the server requests it. An empty `trust_pem` means the system's authorities."""
 
     identity: Identity | None = None
     trust_pem: str = ""
-    checks_host: bool = True  # whether the server's certificate must name the host that is connected to
+    checks_host: bool = True  # whether the server's certificate must match the host name
     protocols: tuple[str, ...] = PROTOCOLS
     ciphers: str = ""

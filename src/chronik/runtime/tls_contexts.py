@@ -1,7 +1,7 @@
-"""Makes OpenSSL's contexts of TLS descriptions, and words of its errors.
+"""Creates OpenSSL contexts from TLS settings, and explains its errors.
 
-Python reads certificates and keys from files only. They go through an anonymous file in memory, so that a private key
-never touches the disk. Contexts are costly and few: `ContextCache` keeps those of the latest descriptions.
+Python reads certificates and keys only from files. An anonymous in-memory file is used, so that a private key never
+touches the disk. Contexts are expensive and few: `ContextCache` keeps the most recent ones.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _demands = {
     ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
     ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
 }
-# OpenSSL's reasons in words that say what to do. What is not here is told as OpenSSL has it.
+# Explanations of OpenSSL's reasons, with advice. Others are shown as OpenSSL reports them.
 _reasons = {
     "HTTP_REQUEST": "it sent an HTTP request: use https, or another port",
-    "NO_SHARED_CIPHER": "no cipher suite is known to both: compare ssl.cipher.suites, and the kind of the server's key",
+    "NO_SHARED_CIPHER": "no cipher suite in common: compare ssl.cipher.suites, and the kind of the server's key",
     "UNSUPPORTED_PROTOCOL": "it offers only TLS versions that ssl.enabled.protocols leaves out",
     "NO_PROTOCOLS_AVAILABLE": "no TLS version is enabled on both sides: compare ssl.enabled.protocols",
     "TLSV1_ALERT_PROTOCOL_VERSION": "it refuses our TLS versions: compare ssl.enabled.protocols",
@@ -44,21 +44,21 @@ _reasons = {
 
 
 def server_context(tls: TlsServer) -> ssl.SSLContext:
-    """Raises ssl.SSLError for certificates that OpenSSL does not take."""
+    """Raises ssl.SSLError for certificates that OpenSSL rejects."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _load_identity(context, tls.identity)
     if tls.trust_pem:
         context.load_verify_locations(cadata=tls.trust_pem)
     context.verify_mode = _demands[tls.client_auth]
     _restrict(context, tls.protocols, tls.ciphers)
-    # A client that renegotiates makes the server compute; Kafka's clients never do.
+    # Renegotiation would let clients consume the server's CPU; Kafka's clients never do it.
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
-    context.num_tickets = 1  # OpenSSL sends two, for a tenth of a handshake; few clients of Kafka use one
+    context.num_tickets = 1  # the default of two costs a tenth of a handshake; few Kafka clients use one
     return context
 
 
 def client_context(tls: TlsClient) -> ssl.SSLContext:
-    """Raises ssl.SSLError for certificates that OpenSSL does not take."""
+    """Raises ssl.SSLError for certificates that OpenSSL rejects."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = tls.checks_host
     if tls.trust_pem:
@@ -72,7 +72,7 @@ def client_context(tls: TlsClient) -> ssl.SSLContext:
 
 
 class ContextCache:
-    """By value, the latest KEPT_MAX."""
+    """Contexts by value, the KEPT_MAX most recent."""
 
     def __init__(self) -> None:
         self._kept: dict[TlsServer | TlsClient, ssl.SSLContext] = {}

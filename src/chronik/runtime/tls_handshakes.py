@@ -1,13 +1,13 @@
-"""Handshakes on the server's side, in turns: a handshake costs a millisecond of the event loop, a request a tenth.
+"""Server-side handshakes, rate-limited: a handshake costs a millisecond of the event loop, a request a tenth.
 
-After a failover thousands of clients connect at once. At most UNDER_WAY_MAX handshakes are under way, and only
-BEGUN_PER_TURN begin in one turn of the loop, so that requests of others are served in between. The rest waits in order
-of arrival and is not read from meanwhile. A client that does not go on within SLOW_S gives its place to others, else
-the slowest of them would set the pace: 16 clients at 50 ms are 320 handshakes a second, and the loop can do a thousand.
-After DEADLINE_S without progress a client is disconnected. Time in our queue does not count.
+After a failover thousands of clients connect at once. At most UNDER_WAY_MAX handshakes run concurrently, and only
+BEGUN_PER_TURN start per loop iteration, so that other requests are served in between. The rest waits in order of
+arrival and is not read from meanwhile. A client that does not respond within SLOW_S gives up its slot; otherwise slow
+clients would limit throughput: 16 clients at 50 ms are 320 handshakes a second, and the loop can do a thousand. After
+DEADLINE_S without progress a client is disconnected. Time in our queue does not count.
 
-Strangers can open connections and say nothing, and before the handshake nobody else counts them. So their number has a
-bound of its own: at the bound the one that has kept us waiting for longest makes room, as honest clients go on at once.
+Anyone can open connections and send nothing, and no other limit applies before the handshake. So their number has its
+own bound: at the bound, the peer that has been silent for longest is disconnected, because honest clients respond soon.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ UNDER_WAY_MAX: Final = 16
 BEGUN_PER_TURN: Final = 2
 SLOW_S: Final = 0.01
 DEADLINE_S: Final = 10.0
-REASONS_MAX: Final = 64  # that are told apart within LOG_EVERY_S
+REASONS_MAX: Final = 64  # distinct reasons logged within LOG_EVERY_S
 LOG_EVERY_S: Final = 1.0
 CROWDED: Final = "too many connections are in their handshake, and this one has been silent for longest"
 
 
 class Handshakes:
-    """Those of all listeners of one event loop. `open_max` is for connections whose handshake is not over."""
+    """The handshakes of all listeners of one event loop. `open_max` bounds connections with unfinished handshakes."""
 
     def __init__(self, open_max: int = descriptors.HANDSHAKES_MAX) -> None:
         self._open_max = open_max
-        self._silent: dict[ServerLayer, None] = {}  # whose peers have to go on, the longest silent first
-        self._waiting: deque[ServerLayer] = deque()  # for us
+        self._silent: dict[ServerLayer, None] = {}  # waiting for the peer, longest silent first
+        self._waiting: deque[ServerLayer] = deque()  # waiting for a slot
         self._under_way: dict[ServerLayer, None] = {}
         self._is_due = False
         self.failures = Failures()
@@ -48,28 +48,28 @@ class Handshakes:
 
     @cached_property
     def scratch(self) -> memoryview:
-        """Where connections of this event loop read into; made for the first of them."""
+        """The read buffer shared by connections of this event loop; created for the first one."""
         return memoryview(bytearray(READ_BYTES))
 
     def made(self, layer: ServerLayer) -> None:
-        """Its peer has connected. The newest itself is turned away if all others wait for us."""
+        """A peer has connected. If all others wait for us, this newest one is refused instead."""
         self._silent[layer] = None
         if len(self._silent) + len(self._waiting) > self._open_max:
             next(iter(self._silent)).failed(CROWDED)
 
     def ready(self, layer: ServerLayer) -> None:
-        """Its first bytes are there."""
+        """The first bytes have arrived."""
         self._silent.pop(layer, None)
         self._waiting.append(layer)
         self._schedule()
 
     def over(self, layer: ServerLayer) -> None:
-        """It is done, or has failed."""
+        """The handshake is done, or has failed."""
         self._silent.pop(layer, None)
         self.left(layer)
 
     def left(self, layer: ServerLayer) -> None:
-        """It is over, or slow: others may begin."""
+        """It is over, or slow: starts others."""
         if self._under_way.pop(layer, False) is None and self._waiting:
             self._schedule()
 
@@ -91,7 +91,7 @@ class Handshakes:
 
 
 class Failures:
-    """Failed handshakes in the log: one line for each reason and second, with the number of the others."""
+    """Logs failed handshakes: one line per reason and second, with the number of the others."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -115,7 +115,7 @@ class Failures:
 
 
 class ServerLayer(TlsLayer):
-    """A connection that somebody else made."""
+    """An accepted connection."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class ServerLayer(TlsLayer):
 
 
 class ClientLayer(TlsLayer):
-    """A connection that this process made."""
+    """A connection made by this process."""
 
     def __init__(
         self, factory: Callable[[], asyncio.BaseProtocol], context: ssl.SSLContext, host: str, scratch: memoryview
@@ -203,7 +203,8 @@ class ClientLayer(TlsLayer):
         super().__init__(factory, scratch)
         self._to_use = context
         self._host = host
-        self.done: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()  # why it failed, or None
+        # Result: why it failed, or None.
+        self.done: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

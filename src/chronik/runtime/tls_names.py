@@ -1,7 +1,7 @@
-"""The subject of a certificate as Java's X500Principal.getName() writes it, which Kafka makes the principal of.
+"""The subject of a certificate in the format of Java's X500Principal.getName(), which Kafka uses as the principal.
 
 This is RFC 2253: the last name first, attributes with well-known short names by these, all others as OID=#hex of their
-DER. `cryptography` is loaded at the first certificate, not before: a node without TLS does not pay for it.
+DER. `cryptography` is loaded at the first certificate, so a node without TLS does not pay for it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate, Name, NameAttribute
 
-# The attributes that RFC 2253 names. Java writes every other one by its number.
+# The attributes that RFC 2253 names. Java writes all others by OID.
 _short_names = {
     "2.5.4.3": "CN",
     "2.5.4.7": "L",
@@ -51,7 +51,7 @@ def _attribute(attribute: NameAttribute[str | bytes]) -> str:
 
 
 def _escape(value: str) -> str:
-    """As Java does: special characters, blanks at both ends and a # in front are quoted by a backslash."""
+    """Like Java: a backslash escapes special characters, leading and trailing blanks, and a leading #."""
     core = value.strip(" ")
     if not core:
         return "\\ " * len(value)
@@ -62,7 +62,7 @@ def _escape(value: str) -> str:
 
 
 def _der(attribute: NameAttribute[str | bytes]) -> bytes:
-    """The value as it stands in the certificate: its ASN.1 type, length, bytes."""
+    """The value as encoded in the certificate: its ASN.1 type, length, bytes."""
     kind = attribute._type.value
     value = attribute.value
     data = value if isinstance(value, bytes) else value.encode(_encodings.get(kind, "utf-8"))

@@ -1,6 +1,6 @@
-"""Small answers over TLS: those of one connection and turn of the loop share a record, and leave with all others.
+"""Small responses over TLS: those of one connection and loop iteration share a record, and leave with all others.
 
-A record costs a microsecond and 22 bytes. Whoever writes to a transport beside this calls `flush` first.
+A record costs a microsecond and 22 bytes. Before writing to a transport directly, call `flush`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from chronik.runtime.tls_transport import RECORD_BYTES, TlsTransport
 
 
 class JoinedSends:
-    """Around the sends of plain connections, which it leaves as they are."""
+    """Wraps the sends of plain connections, which it passes through."""
 
     def __init__(self, plain: Sends) -> None:
         self._plain = plain

@@ -1,11 +1,11 @@
-"""TLS between asyncio's transport of a socket and a protocol that knows nothing of it, by OpenSSL and two buffers.
+"""TLS between a socket's asyncio transport and a protocol that knows nothing of it, by OpenSSL and two buffers.
 
-Ours instead of the event loop's, because of what a broker needs: handshakes take turns (`tls_handshakes`), a failed one
-is told in words, answers of one turn share a record (`tls_sends`), large ones fill their records, and the buffer size
-that a protocol sees counts every byte that was not sent. Works with asyncio and uvloop alike.
+It replaces the event loop's own TLS because a broker needs more: rate-limited handshakes (`tls_handshakes`), explained
+failures, shared records for responses of one loop iteration (`tls_sends`), full records for large ones, and a buffer
+size that counts every unsent byte. Works with asyncio and uvloop alike.
 
-Order: bytes of one transport leave in the order given. A protocol is made and hears `connection_made` when the
-handshake is done, and never before. TLS has no half-close: the end of what the peer sends ends the connection.
+Order: bytes of one transport leave in the order given. A protocol is created and gets `connection_made` when the
+handshake is done, never before. TLS has no half-close: the end of the peer's data ends the connection.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from chronik.runtime.interfaces import Buffer
 from chronik.runtime.tls_contexts import in_words
 from chronik.runtime.tls_names import subject_of_der
 
-RECORD_BYTES: Final = 16 * 1024  # what one record of TLS holds
+RECORD_BYTES: Final = 16 * 1024  # maximum payload of a TLS record
 READ_BYTES: Final = 256 * 1024  # of ciphertext at a time
-HANDSHAKE: Final = 0x16  # how a record of a handshake begins
+HANDSHAKE: Final = 0x16  # first byte of a handshake record
 HELLO_BYTES_MAX: Final = 64 * 1024  # before the handshake is done; a long chain of certificates has 10 KB
 
 TOO_LONG: Final = f"its handshake has more than {HELLO_BYTES_MAX} bytes"
@@ -31,13 +31,13 @@ NOT_TLS: Final = "it does not speak TLS: set security.protocol=SSL at the client
 
 
 class TlsTransport(asyncio.Transport):
-    """What the protocol of a secured connection writes to."""
+    """The transport of a secured connection, as its protocol sees it."""
 
     def __init__(self, layer: TlsLayer) -> None:
         super().__init__()
         self._layer = layer
         self.raw = layer.raw
-        self.joined: list[Buffer] = []  # what `tls_sends` keeps until the loop's turn ends
+        self.joined: list[Buffer] = []  # data that `tls_sends` buffers until the loop iteration ends
         self.joined_bytes = 0
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
@@ -54,7 +54,7 @@ class TlsTransport(asyncio.Transport):
             self.raw.write(self._layer.encrypt(list(list_of_data)))
 
     def take_joined(self) -> bytes:
-        """What was kept until now, as ciphertext."""
+        """The buffered data, as ciphertext."""
         joined, self.joined, self.joined_bytes = self.joined, [], 0
         return self._layer.encrypt(joined) if self._layer.is_open else b""
 
@@ -104,26 +104,26 @@ class TlsTransport(asyncio.Transport):
 
 
 class TlsLayer(asyncio.BufferedProtocol):
-    """The protocol of the socket. Subclasses say how the handshake is begun, and what happens at its end."""
+    """The socket's protocol. Subclasses define how the handshake starts and what happens at its end."""
 
     raw: asyncio.Transport
 
     def __init__(self, factory: Callable[[], asyncio.BaseProtocol], scratch: memoryview) -> None:
-        """`scratch` is where ciphertext arrives. All connections of one event loop share it: what arrived is taken over
-        before the next socket is read."""
+        """`scratch` is the receive buffer for ciphertext. All connections of one event loop share it: its data is
+        consumed before the next socket is read."""
         self._factory = factory
         self._scratch = scratch
-        self.protocol: asyncio.BaseProtocol | None = None  # from the end of the handshake on
-        self.transport: TlsTransport | None = None  # likewise
+        self.protocol: asyncio.BaseProtocol | None = None  # set when the handshake ends
+        self.transport: TlsTransport | None = None  # set when the handshake ends
         self.is_open = False  # from the end of the handshake until either side ends it
-        self.is_reading = True  # as the protocol wishes
+        self.is_reading = True  # as requested by the protocol
         self.info: dict[str, Any] = {}
         self._tls: ssl.SSLObject | None = None
         self._arriving = ssl.MemoryBIO()
         self._leaving = ssl.MemoryBIO()
         self._read_is_due = False
         self._has_ended = False  # the peer has closed its side
-        self._fault: Exception | None = None  # that ended the connection
+        self._fault: Exception | None = None  # the error that ended the connection
 
     # --- the handshake
 
@@ -131,7 +131,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._tls = context.wrap_bio(self._arriving, self._leaving, server_side=is_server, server_hostname=host)
 
     def shake(self) -> None:
-        """Does what can be done of the handshake with what has arrived."""
+        """Advances the handshake with the received data."""
         assert self._tls is not None
         try:
             self._tls.do_handshake()
@@ -139,7 +139,7 @@ class TlsLayer(asyncio.BufferedProtocol):
             self._send_pending()
             return
         except (ssl.SSLError, ssl.CertificateError) as error:
-            self._send_pending()  # the alert, which tells the peer why
+            self._send_pending()  # the alert with the reason
             self.failed(in_words(error))
             return
         self._send_pending()
@@ -184,7 +184,7 @@ class TlsLayer(asyncio.BufferedProtocol):
             self.arrived()
 
     def arrived(self) -> None:
-        """More of a handshake is there."""
+        """More handshake data has arrived."""
         self.shake()
         if self.transport is None and self._arriving.pending > HELLO_BYTES_MAX:
             self.failed(TOO_LONG)
@@ -222,7 +222,7 @@ class TlsLayer(asyncio.BufferedProtocol):
     def resume(self) -> None:
         if not self.is_reading:
             self.is_reading = True
-            if not self._read_is_due:  # what was decrypted before the pause comes first, and not within this call
+            if not self._read_is_due:  # data decrypted before the pause comes first, but not within this call
                 self._read_is_due = True
                 asyncio.get_running_loop().call_soon(self._read_on)
 
@@ -237,14 +237,14 @@ class TlsLayer(asyncio.BufferedProtocol):
             self.raw.resume_reading()
 
     def _read(self) -> None:
-        """Hands over what can be decrypted, as long as the protocol reads."""
+        """Passes decrypted data on, as long as the protocol reads."""
         try:
             if isinstance(self.protocol, asyncio.BufferedProtocol):
                 self._fill(self.protocol)
             else:
                 self._hand_over(cast(asyncio.Protocol, self.protocol))
         except ssl.SSLWantReadError:
-            if self._leaving.pending:  # an answer to a change of keys
+            if self._leaving.pending:  # for example a response to a key update
                 self._send_pending()
         except ssl.SSLZeroReturnError:
             self._eof()
@@ -255,7 +255,7 @@ class TlsLayer(asyncio.BufferedProtocol):
             self.raw.abort()
 
     def _fill(self, protocol: asyncio.BufferedProtocol) -> None:
-        """As many records as fit into the protocol's own memory before it is told."""
+        """Fills the protocol's own buffer with as many records as fit, before one notification."""
         assert self._tls is not None
         read, pending, arriving = self._tls.read, self._tls.pending, self._arriving
         while self.is_open and self.is_reading and (arriving.pending or pending()):
@@ -266,7 +266,7 @@ class TlsLayer(asyncio.BufferedProtocol):
                 filled = cast(int, read(size_bytes, room))
                 if not filled:
                     raise ssl.SSLZeroReturnError
-                # Asking in vain costs an exception, which is more than a small record does.
+                # A fruitless read costs an exception, which is more than a small record does.
                 while filled < size_bytes and (arriving.pending or pending()):
                     count = cast(int, read(size_bytes - filled, room[filled:]))
                     if not count:
@@ -293,13 +293,13 @@ class TlsLayer(asyncio.BufferedProtocol):
     # --- writing
 
     def encrypt(self, parts: Sequence[Buffer]) -> bytes:
-        """As ciphertext, in records that are full except the last one."""
+        """Encrypts into records that are full except the last one."""
         assert self._tls is not None
         write = self._tls.write
-        if len(parts) == 1 and len(parts[0]) <= RECORD_BYTES:  # as most are
+        if len(parts) == 1 and len(parts[0]) <= RECORD_BYTES:  # the common case
             write(parts[0])
             return self._leaving.read()
-        begun = b""  # the beginning of a record
+        begun = b""  # start of a record
         for part in parts:
             view = memoryview(part)
             size_bytes = len(view)
@@ -322,18 +322,18 @@ class TlsLayer(asyncio.BufferedProtocol):
     # --- ending
 
     def close(self) -> None:
-        """Sends what is there and says goodbye, then ends."""
+        """Sends the buffered data and a close notification, then closes."""
         if not self.is_open or self.raw.is_closing():
             return
         assert self._tls is not None
         assert self.transport is not None
         last = self.transport.take_joined()
-        with suppress(ssl.SSLError):  # it would wait for the peer's goodbye
+        with suppress(ssl.SSLError):  # unwrap would wait for the peer's close notification
             self._tls.unwrap()
         self.raw.write(last + self._leaving.read())
         self.end()
         self.raw.close()
 
     def end(self) -> None:
-        """Nothing is read or written from here on."""
+        """Stops reading and writing."""
         self.is_open = False

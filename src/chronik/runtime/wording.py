@@ -1,4 +1,4 @@
-"""Numbers in messages that people read."""
+"""Formats numbers for messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_or_are(count: int) -> str:
 
 
 def human_bytes(size_bytes: int) -> str:
-    """As people say it: 1023 B, 1.5 KiB, 20 MiB."""
+    """For people: 1023 B, 1.5 KiB, 20 MiB."""
     value = float(size_bytes)
     for unit in UNITS[:-1]:
         if abs(value) < 1024:
@@ -36,7 +36,7 @@ def human_count(count: int) -> str:
 
 
 def human_duration(duration_ms: int) -> str:
-    """The two largest units that say something: 850ms, 4.2s, 3m 20s, 2d 4h."""
+    """The two largest relevant units: 850ms, 4.2s, 3m 20s, 2d 4h."""
     if duration_ms < 1000:
         return f"{duration_ms}ms"
     if duration_ms < 60_000:

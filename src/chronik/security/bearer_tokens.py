@@ -1,10 +1,11 @@
-"""Whether a bearer token is good: its signature, its times, its issuer and audience. Pure; the time is told.
+"""Validates a bearer token: its signature, times, issuer and audience. Pure; the caller passes the time.
 
-A token is a signed JWT. Only algorithms with a public key count: RS, PS, ES and EdDSA. `none` and HS are refused, and
-the key decides which algorithms fit, so a token cannot choose. `exp`, `iat` and a subject are required. As in Kafka, a
-token for an audience is refused where none is expected. Errors are for the log of the broker and show no token.
+A token is a signed JWT. Only public-key algorithms are accepted: RS, PS, ES and EdDSA. `none` and HS are refused, and
+the key determines the allowed algorithms, so a token cannot choose. `exp`, `iat` and a subject are required. As in
+Kafka, a token for an audience is refused if none is expected. Errors are for the broker's log and never contain the
+token.
 
-PyJWT and cryptography come with this module: import it only where tokens are used.
+Importing this module imports PyJWT and cryptography, so import it only where tokens are used.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from chronik.security.errors import SecurityError
 
 TOKEN_CHARS_MAX: Final = 1 << 16
-KEYS_MAX: Final = 200  # of one set; identity providers publish a handful
+KEYS_MAX: Final = 200  # per set; identity providers publish a handful
 KEYS_TRIED_MAX: Final = 4  # for a token that does not name its key
 KEY_ID_CHARS_MAX: Final = 1000
 RSA_BITS_MIN: Final = 2048
-RSA_BITS_MAX: Final = 16_384  # verifying takes longer with the size
-SECONDS_MAX: Final = 1 << 40  # of a time: more is no date
+RSA_BITS_MAX: Final = 16_384  # verification time grows with the size
+SECONDS_MAX: Final = 1 << 40  # larger times are not dates
 _rsa: Final = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 _by_curve: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 ALGORITHMS: Final = (*sorted(_rsa), *_by_curve.values(), "EdDSA")
@@ -40,11 +41,11 @@ _jws = jwt.PyJWS(algorithms=list(ALGORITHMS))
 
 
 class BadToken(SecurityError):
-    """The client's: a token that lets nobody in."""
+    """Client error: the token is not accepted."""
 
 
 class UnknownKey(BadToken):
-    """The token names a key that is not in the set: it may be new."""
+    """The token names a key that is not in the set; the key may be new."""
 
     def __init__(self, key_id: str) -> None:
         super().__init__(f"no key has the id {key_id[:KEY_ID_CHARS_MAX]!r}")
@@ -52,12 +53,12 @@ class UnknownKey(BadToken):
 
 
 class BadKeySet(SecurityError):
-    """The identity provider's: not a set of keys (JWKS), or one without a key that can be used."""
+    """Error of the identity provider: not a set of keys (JWKS), or one without a usable key."""
 
 
 class SigningKey(NamedTuple):
     key_id: str  # "" if it has none
-    algorithms: frozenset[str]  # that it fits
+    algorithms: frozenset[str]  # algorithms it may be used with
     public: Any
 
 
@@ -67,7 +68,7 @@ KeySet = tuple[SigningKey, ...]
 @dataclass(frozen=True, slots=True)
 class TokenRules:
     issuer: str | None = None  # None: any
-    audiences: frozenset[str] = frozenset()  # one of them must be named; empty: a token may name none
+    audiences: frozenset[str] = frozenset()  # the token must name one of them; empty: it must name none
     clock_skew_s: int = 30
     subject_claim: str = "sub"
     scope_claim: str = "scope"
@@ -80,7 +81,7 @@ class BearerToken(NamedTuple):
 
 
 def read_key_set(data: bytes) -> KeySet:
-    """The keys of a JWKS document that can verify a signature; others are left out. Raises BadKeySet."""
+    """The keys of a JWKS document that can verify a signature; ignores the others. Raises BadKeySet."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -97,7 +98,7 @@ def read_key_set(data: bytes) -> KeySet:
 
 
 def verify(token: str, keys: KeySet, rules: TokenRules, now_ms: int) -> BearerToken:
-    """Raises BadToken; UnknownKey if other keys than these may verify it."""
+    """Raises BadToken; UnknownKey if a key outside the set may verify it."""
     if len(token) > TOKEN_CHARS_MAX:
         raise BadToken(f"it has {len(token)} characters, allowed are {TOKEN_CHARS_MAX}")
     header = _header(token)
@@ -106,7 +107,7 @@ def verify(token: str, keys: KeySet, rules: TokenRules, now_ms: int) -> BearerTo
 
 
 def _key(jwk: object) -> SigningKey | None:
-    """None for a key that cannot be used: a symmetric or private one, one for encryption, one of an unknown kind."""
+    """None for an unusable key: a symmetric or private one, one for encryption, one of an unknown kind."""
     if not isinstance(jwk, dict) or jwk.get("use", "sig") != "sig" or "d" in jwk:
         return None
     operations = jwk.get("key_ops")
@@ -143,7 +144,7 @@ def _header(token: str) -> Mapping[str, Any]:
     if header.get("alg") not in ALGORITHMS:
         raise BadToken(f"its algorithm is {str(header.get('alg'))[:20]!r}, allowed are {', '.join(ALGORITHMS)}")
     if "crit" in header or "b64" in header:
-        raise BadToken("its header asks for extensions that nobody here knows")
+        raise BadToken("its header asks for extensions that are not supported")
     return header
 
 
@@ -162,7 +163,7 @@ def _candidates(header: Mapping[str, Any], keys: KeySet) -> Sequence[SigningKey]
 
 
 def _signed(token: str, keys: Sequence[SigningKey], algorithm: str) -> bytes:
-    """The payload, if one of the keys has signed it."""
+    """The payload, if one of the keys signed it."""
     for key in keys:
         try:
             payload: bytes = _jws.decode_complete(token, key.public, algorithms=[algorithm])["payload"]

@@ -1,11 +1,11 @@
-"""Names of cipher suites: as IANA and Java have them in ssl.cipher.suites, and as OpenSSL has them."""
+"""Names of cipher suites: IANA's and Java's names for ssl.cipher.suites, and OpenSSL's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-# Python cannot choose among those of TLS 1.3; OpenSSL offers these three, all of which are sound.
+# Python cannot select among TLS 1.3 suites; OpenSSL offers these three, all of which are secure.
 TLS_1_3: Final = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"})
 
 TLS_1_2: Final = {
@@ -32,16 +32,16 @@ TLS_1_2: Final = {
 
 
 class BadSuites(ValueError):
-    """The message is the reason alone."""
+    """The message is only the reason."""
 
 
 class Suites(NamedTuple):
     openssl: str  # for TLS 1.2, in the order given; empty: OpenSSL's default
-    protocols: tuple[str, ...]  # those of the enabled ones that have a suite
+    protocols: tuple[str, ...]  # enabled protocols that have a suite
 
 
 def choose(names: Sequence[str], protocols: tuple[str, ...]) -> Suites:
-    """What can be served of these suites and protocols. No names: every suite. Raises BadSuites."""
+    """The usable suites and protocols among these. No names: every suite. Raises BadSuites."""
     if not names:
         return Suites("", protocols)
     unknown = [name for name in names if name not in TLS_1_2 and name not in TLS_1_3]

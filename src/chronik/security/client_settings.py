@@ -1,7 +1,7 @@
-"""What a client must be told to reach a cluster with SASL_SSL, in the words of each library.
+"""The settings that a client needs to reach a cluster with SASL_SSL, for each client library.
 
-Pure: it makes tables and texts of an Access, and opens nothing. Tables are for programs that run now; snippets are for
-people, and name the file with the password instead of showing it.
+Pure: it converts an Access to tables and texts, and opens nothing. Tables are for running programs; snippets are for
+people, and name the password file instead of showing the password.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FIRST_PRINTABLE, LAST_PRINTABLE = 0x20, 0x7E
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One user's way to a cluster."""
+    """One user's access to a cluster."""
 
     bootstrap: str
     user: str
@@ -55,7 +55,7 @@ def kafka_python(access: Access) -> dict[str, str]:
 
 
 def aiokafka(access: Access) -> dict[str, object]:
-    """aiokafka reads no files: it takes the trust store as an object."""
+    """aiokafka reads no files: it expects the trust store as an object."""
     from ssl import create_default_context
 
     return {**_python(access), "ssl_context": create_default_context(cafile=access.ca_file)}
@@ -81,7 +81,7 @@ TABLES: Final[Mapping[str, Callable[[Access], dict[str, Any]]]] = {
 
 
 def settings_of(library: str, access: Access) -> dict[str, Any]:
-    """Raises ValueError for a library that is not known."""
+    """Raises ValueError for an unknown library."""
     if library not in TABLES:
         raise ValueError(f"{library!r} is not a known client: name one of {', '.join(TABLES)}")
     return TABLES[library](access)
@@ -97,7 +97,7 @@ def _quoted(text: str) -> str:
 
 
 def properties_text(settings: Mapping[str, str], comment: str = "") -> str:
-    """A properties file that Java and Chronik read alike: ASCII, with escapes for everything else."""
+    """A properties file that both Java and Chronik can read: ASCII, with escapes for everything else."""
     lines = [f"# {line}".rstrip() for line in comment.splitlines()]
     lines += [f"{key}={_escaped(value)}" for key, value in settings.items()]
     return "\n".join(lines) + "\n"
@@ -117,7 +117,7 @@ def _escaped(value: str) -> str:
 
 
 def snippets(access: Access, password_file: str, properties_file: str) -> dict[str, str]:
-    """Code by library, to copy. No password is in it."""
+    """Code to copy, by library. Contains no password."""
     read = f'pathlib.Path("{password_file}").read_text().strip()'
     return {
         "Java": f"""\

@@ -1,13 +1,12 @@
-"""Whether the access rules allow an action, and which rule says so. The semantics are those of Kafka's
+"""Whether the access rules allow an action, and which rule decides. The semantics are those of Kafka's
 StandardAuthorizer.
 
-In this order: super users may do everything; a DENY rule that fits decides; an ALLOW rule that fits decides; a
-resource to which no rule at all applies is open if allow.everyone.if.no.acl.found says so; everything else is denied.
-ALLOW rules for READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS. DENY rules
-imply nothing.
+In this order: super users may do everything; a matching DENY rule decides; a matching ALLOW rule decides; a resource to
+which no rule applies is open if allow.everyone.if.no.acl.found is set; everything else is denied. ALLOW rules for READ,
+WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS. DENY rules imply nothing.
 
-Pure: it reads the rules that it is given and nothing else. tests/security compares it with a brute-force model, and
-tests/oracle with Kafka's class.
+Pure: it reads only the given rules. tests/security compares it with a brute-force model, and tests/oracle with Kafka's
+class.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from chronik.metadata.access import (
 )
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, in_order
 
-# AclOperation, by Kafka's numbers.
+# Kafka's numbers of AclOperation.
 READ, WRITE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 4, 6, 7, 8, 10, 11
-# For an operation that is asked for: the operations in ALLOW rules that grant it.
+# For a requested operation: the operations in ALLOW rules that grant it.
 _GRANTED_BY: Final = {
     DESCRIBE: frozenset({ALL, DESCRIBE, READ, WRITE, DELETE, ALTER}),
     DESCRIBE_CONFIGS: frozenset({ALL, DESCRIBE_CONFIGS, ALTER_CONFIGS}),
 }
-_ANY_NAME: Final = "hardcode"  # the name for which Kafka asks when any resource of a type will do
+_ANY_NAME: Final = "hardcode"  # the name that Kafka uses to ask about any resource of a type
 
 
 class Why(Enum):
@@ -55,11 +54,11 @@ class Why(Enum):
 class Decision(NamedTuple):
     allowed: bool
     why: Why
-    rule: AccessRule | None = None  # the one that decided
+    rule: AccessRule | None = None  # the rule that decided
 
 
 class Policy(NamedTuple):
-    """What the settings say: super.users and allow.everyone.if.no.acl.found."""
+    """The settings super.users and allow.everyone.if.no.acl.found."""
 
     super_users: Collection[str] = frozenset()
     is_open_without_rules: bool = False
@@ -101,10 +100,10 @@ def decide(
 def deciding_any(
     rules: AccessRules, principal: str, host: str, operation: int, kind: int, policy: Policy = NO_POLICY
 ) -> Work[Decision]:
-    """Whether there may be a resource of this kind to which the operation is allowed; it need not exist.
+    """Whether the operation is allowed on some possible resource of this kind; it need not exist.
 
-    As Kafka decides it: an implied operation does not count, and of DENY rules only those that cover an allowed pattern
-    as a whole. Looks at all rules for this principal and host, in pieces.
+    As in Kafka, implied operations do not count, and a DENY rule counts only if it covers an entire allowed pattern.
+    Checks all rules for this principal and host, in pieces.
     """
     decided = decide(rules, principal, host, operation, kind, _ANY_NAME, policy)
     if decided.allowed:
@@ -126,7 +125,7 @@ def deciding_any(
             return Decision(False, Why.DENIED, rule)
         else:
             denied_names.add(rule.name)
-    shortest: list[str] = []  # the denied prefixes without those that begin with another one, ascending
+    shortest: list[str] = []  # denied prefixes that do not start with another one, ascending
     for count, prefix in enumerate((yield from in_order(denied_prefixes)), 1):
         if not shortest or not prefix.startswith(shortest[-1]):
             shortest.append(prefix)
@@ -142,15 +141,15 @@ def deciding_any(
 
 
 def _named(principal: str, host: str) -> tuple[Who, ...]:
-    """How rules can name this principal at this host."""
+    """The ways in which rules can name this principal at this host."""
     principals = (principal,) if principal == EVERYBODY else (principal, EVERYBODY)
     hosts = (host,) if host == WILDCARD else (host, WILDCARD)
     return tuple(Who(each, where) for each in principals for where in hosts)
 
 
 def _is_covered(rule: AccessRule, denied_names: set[str], shortest: list[str]) -> bool:
-    """Whether a denial covers the rule's whole pattern. Nothing lies between a prefix and a name that begins with it
-    but what begins with it too, so only the last of the `shortest` before the name can be a prefix of it."""
+    """Whether a denial covers the rule's whole pattern. In sorted order, everything between a prefix and a name that
+    starts with it also starts with it, so only the last of the `shortest` before the name can be its prefix."""
     if rule.pattern == LITERAL and rule.name == WILDCARD:
         return False
     if rule.pattern == LITERAL and rule.name in denied_names:

@@ -1,7 +1,7 @@
-"""What is wrong with a configuration of security. The whole tree:
+"""Errors in a security configuration. The whole tree:
 
 SecurityError
-└── BadKey      the operator's: a configuration key, its value, the reason
+└── BadKey      operator error: a configuration key, its value, the reason
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ class SecurityError(Exception):
 
 
 class BadKey(SecurityError):
-    """A key of the configuration that cannot be used. `value` is what may be shown of it."""
+    """An invalid configuration key. `value` is the part of it that may be shown."""
 
     def __init__(self, key: str, value: str, reason: str) -> None:
         super().__init__(f"{key}={value}: {reason}")

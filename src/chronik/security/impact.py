@@ -1,7 +1,7 @@
-"""What a change of access rules would mean: who may do what to which resource before and after it.
+"""The effect of a change of access rules: permissions before and after it.
 
-Pure. It asks `deciding` about every principal and host that the rules name, and about the resources that it is given.
-The principal User:* stands for all principals that no rule names, and the host * for all hosts that no rule names.
+Pure. It evaluates `deciding` for every principal and host that the rules name, and for the given resources. The
+principal User:* represents all principals that no rule names, and the host * all hosts that no rule names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from chronik.metadata.access import EVERYBODY, LITERAL, WILDCARD, AccessRules
 from chronik.security.deciding import Policy, decide
 
-# The operations that there are for each resource type, by Kafka's numbers.
+# The valid operations of each resource type, by Kafka's numbers.
 OPERATIONS_OF: Final[Mapping[int, tuple[int, ...]]] = {
     2: (3, 4, 5, 6, 7, 8, 10, 11),
     3: (3, 6, 8, 10, 11),
@@ -33,11 +33,11 @@ class Change(NamedTuple):
     host: str
     resource: Resource
     operation: int
-    is_allowed: bool  # afterwards
+    is_allowed: bool  # after the change
 
 
 def changes(before: AccessRules, after: AccessRules, existing: Iterable[Resource], policy: Policy) -> list[Change]:
-    """In ascending order. Resources are the existing ones and those that rules name."""
+    """Changed permissions in ascending order. Covers existing resources and those that rules name."""
     rules = {*before, *after}
     principals = sorted({EVERYBODY, *(rule.principal for rule in rules)} - set(policy.super_users))
     hosts = sorted({WILDCARD, *(rule.host for rule in rules)})
@@ -56,7 +56,7 @@ def changes(before: AccessRules, after: AccessRules, existing: Iterable[Resource
                     for host in hosts
                 }
                 for host, (was, is_now) in by_host.items():
-                    # What holds for every other host need not be said of each.
+                    # A change for all other hosts is not repeated for each.
                     if was != is_now and (host == WILDCARD or by_host[host] != by_host[WILDCARD]):
                         found.append(Change(principal, host, resource, operation, is_now))
     return found

@@ -1,16 +1,17 @@
-"""From a certificate's subject to the name of a principal: ssl.principal.mapping.rules, as Kafka's SslPrincipalMapper.
+"""Maps a certificate's subject to the name of a principal: ssl.principal.mapping.rules, as in Kafka's
+SslPrincipalMapper.
 
-Rules are separated by commas: `DEFAULT` takes the whole subject; `RULE:pattern/replacement/` with an optional L or U
-takes what the pattern makes of it, in lower or upper case. A pattern must match the whole subject. The first rule that
-fits counts; if none does, the connection is refused. Pure.
+Rules are separated by commas: `DEFAULT` uses the whole subject; `RULE:pattern/replacement/` with an optional L or U
+replaces the pattern and converts the result to lower or upper case. A pattern must match the whole subject. The first
+matching rule applies; if none does, the connection is refused. Pure.
 
-Patterns are RE2's: matching takes time linear in the subject. The client chooses the subject, and with a backtracking
-matcher a subject of a kilobyte would hold up the event loop for a minute, by the rule that Kafka's documentation shows.
+Patterns use RE2, which matches in time linear in the subject. The client chooses the subject, and with a backtracking
+matcher a subject of a kilobyte could block the event loop for a minute, even with the rule in Kafka's documentation.
 
-Kafka drops a rule that a line end follows, and takes a reference to a group that is not there for text. Both are
-refused here: a rule that says something else than its author thinks lets the wrong people in. For the same reason a
-pattern that ignores case fits no subject with a letter outside ASCII that is K or S in another case: there Java
-compares ASCII alone, and RE2 does not.
+Kafka ignores a rule that a line end follows, and treats a reference to a missing group as text. Both are refused here:
+a rule that differs from its author's intention admits the wrong clients. For the same reason a case-insensitive pattern
+matches no subject with a letter outside ASCII that is K or S in another case: Java compares only ASCII there, and RE2
+does not.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import re
 from typing import Any, Final, NamedTuple
 
 KEY: Final = "ssl.principal.mapping.rules"
-# As Kafka has them: a backslash takes the special meaning from the character behind it.
+# As in Kafka: a backslash removes the special meaning of the next character.
 _splitter = re.compile(r"\s*((DEFAULT)|RULE:((\\.|[^\\/])*)/((\\.|[^\\/])*)/([LU]?).*?)\s*(,\s*|$)")
 _group = re.compile(r"\\(.)|\$([0-9])")
 _ignores_case = re.compile(r"\(\?[a-zA-Z]*i")
@@ -27,20 +28,20 @@ _LIKE_ASCII: Final = frozenset("\u212a\u017f")  # the Kelvin sign, and the long 
 
 
 class BadRules(ValueError):
-    """The message is the reason alone."""
+    """The message is only the reason."""
 
 
 class NoRuleFits(ValueError):
-    """No rule fits a subject."""
+    """No rule matches a subject."""
 
 
 class Rule(NamedTuple):
-    """Without a pattern it takes the whole subject."""
+    """Without a pattern it uses the whole subject."""
 
-    pattern: Any  # a compiled pattern of RE2, which has no types
+    pattern: Any  # a compiled RE2 pattern; the library has no types
     replacement: str = ""
     case: str = ""  # L, U or nothing
-    ignores_case: bool = False  # the pattern does
+    ignores_case: bool = False  # whether the pattern ignores case
 
     def apply(self, subject: str) -> str | None:
         if self.pattern is None:
@@ -50,7 +51,7 @@ class Rule(NamedTuple):
         if self.pattern.fullmatch(subject) is None:
             return None
         name: str = self.pattern.sub(self._filled, subject)
-        # Java replaces every match, and so do we: `.*` without ^ and $ matches once more, at the end.
+        # Like Java, replaces every match: `.*` without ^ and $ matches once more, at the end.
         return name.lower() if self.case == "L" else name.upper() if self.case == "U" else name
 
     def _filled(self, matched: Any) -> str:
@@ -94,7 +95,7 @@ def _rule(pattern: str, replacement: str, case: str) -> Rule:
     except re2.error as error:
         reason = error.args[0] if error.args else "unknown"
         text = reason.decode() if isinstance(reason, bytes) else str(reason)
-        raise BadRules(f"{pattern!r} is no pattern of RE2: {text}") from None
+        raise BadRules(f"{pattern!r} is not an RE2 pattern: {text}") from None
     for number in (int(part[2]) for part in _group.finditer(replacement) if part[2]):
         if number > compiled.groups:
             raise BadRules(f"{replacement!r} names group {number}, and {pattern!r} has {compiled.groups}")

@@ -1,7 +1,7 @@
-"""Key stores and trust stores: bytes of PEM or PKCS12 in, certificates and a decrypted key out.
+"""Key stores and trust stores: PEM or PKCS12 bytes in, certificates and a decrypted key out.
 
 Pure: the caller reads the file. A store in Java's own format (JKS) is refused, and the error shows the command that
-converts it. JDK 9 and later write PKCS12, also into files named .jks. This module imports `cryptography`, so import it
+converts it. JDK 9 and later write PKCS12, even into files named .jks. This module imports `cryptography`, so import it
 only where TLS is configured.
 """
 
@@ -25,11 +25,11 @@ _key = re.compile(r"-----BEGIN (?:[A-Z]+ )?(?:ENCRYPTED )?PRIVATE KEY-----.+?PRI
 
 
 class BadStore(ValueError):
-    """Not a store, or not readable; the message is the reason alone."""
+    """Not a store, or not readable; the message is only the reason."""
 
 
 def pem_identity(text: str, key_password: str | None) -> Identity:
-    """Of a chain and a key, in any order."""
+    """From a chain and a key, in any order."""
     return pem_pair(text, text, key_password)
 
 
@@ -93,7 +93,7 @@ def _pkcs12(data: bytes, password: str | None, path: str):  # type: ignore[no-un
     except ValueError as error:
         if "password" in str(error).lower():
             raise BadStore("the password of the store is wrong") from None
-        raise BadStore(f"it is no PKCS12: {error}") from None
+        raise BadStore(f"it is not PKCS12: {error}") from None
 
 
 def certificates_pem(certificates: list[x509.Certificate]) -> str:

@@ -1,8 +1,8 @@
-"""From Kafka's ssl.* keys to what a listener or a client needs for TLS. The refusals are Kafka's, with clearer words.
+"""Parses Kafka's ssl.* keys into the TLS settings of a listener or a client. Refuses what Kafka refuses.
 
-Reads nothing itself: `text(key)` gives the value of a key or None, `read(path)` the bytes of a file. Raises BadKey,
-which names the key and the path, and never shows a secret. `cryptography` comes with this module: import it only where
-TLS is configured.
+Reads nothing itself: `text(key)` returns the value of a key or None, `read(path)` the bytes of a file. Raises BadKey,
+which names the key and the path, and never shows a secret. This module imports `cryptography`: import it only where TLS
+is configured.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def client_tls(text: Text, read: Read) -> TlsClient:
 
 
 def _set(text: Text) -> Text:
-    """Kafka takes an empty value of these keys for one that is not set."""
+    """Kafka treats an empty value of these keys as unset."""
 
     def value(key: str) -> str | None:
         found = text(key)

@@ -1,7 +1,7 @@
-"""From Kafka's sasl.oauthbearer.* keys to the place where a client or a node gets its tokens.
+"""Parses Kafka's sasl.oauthbearer.* keys into the token source of a client or a node.
 
-The keys are those of KIP-768 and KIP-1139; what an older configuration writes into sasl.jaas.config is read as well.
-Opens nothing: `text(key)` gives the value of a key or None. Raises BadKey, which never shows a secret.
+The keys are those of KIP-768 and KIP-1139; the older form in sasl.jaas.config is supported too. Opens nothing:
+`text(key)` returns the value of a key or None. Raises BadKey, which never shows a secret.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def token_source(text: Text, options: Mapping[str, str]) -> TokenSource:
 
 
 def file_of(key: str, address: str) -> str | None:
-    """The path of a file: address; None for another one. Raises BadKey."""
+    """The path of a file: URL; None for another one. Raises BadKey."""
     if not address.lower().startswith("file:"):
         return None
     parts = urlsplit(address)
@@ -92,13 +92,13 @@ def url_of(key: str, address: str) -> Url:
 
 
 def trust_of(text: Text, options: Mapping[str, str]) -> dict[str, str]:
-    """The trust store in sasl.jaas.config counts before that of the configuration; without one, the system's."""
+    """A trust store in sasl.jaas.config overrides that of the configuration; without one, the system's is used."""
     own = {key: options[key] for key in TRUST if key in options}
     return own or {key: found for key in TRUST if (found := text(key)) is not None}
 
 
 def tls_of(url: Url, trust: Mapping[str, str], read: Read) -> TlsClient | None:
-    """The host of an identity provider is always checked, and this node's own certificate is not sent to it."""
+    """An identity provider's host is always verified, and this node's own certificate is not sent to it."""
     if url.scheme != "https":
         return None
     from chronik.security.tls_keys import client_tls
@@ -107,7 +107,7 @@ def tls_of(url: Url, trust: Mapping[str, str], read: Read) -> TlsClient | None:
 
 
 def token_login(runtime: Runtime, source: TokenSource) -> TokenLogin:
-    """Raises BadKey where the trust store cannot be used."""
+    """Raises BadKey if the trust store is unusable."""
 
     def tls() -> TlsClient | None:
         return None if source.url is None else tls_of(source.url, source.trust, runtime.disk.read_file)

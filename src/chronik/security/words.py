@@ -1,4 +1,4 @@
-"""Access rules in Kafka's words: names of resource types, patterns, operations, permissions; a rule as text."""
+"""Access rules in Kafka's terms: names of resource types, patterns, operations, permissions; a rule as text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PERMISSIONS: Final = {ANY: "ANY", DENY: "DENY", ALLOW: "ALLOW"}
 
 
 def rule_text(rule: AccessRule) -> str:
-    """ALLOW User:alice READ on TOPIC orders* from 10.0.0.1. A prefix ends with a star."""
+    """ALLOW User:alice READ on TOPIC orders* from 10.0.0.1. A prefix ends with an asterisk."""
     star = "*" if rule.pattern == PREFIXED else ""
     return (
         f"{_name(PERMISSIONS, rule.permission)} {rule.principal} {_name(OPERATIONS, rule.operation)} on "

@@ -155,7 +155,7 @@ def lacks_replicas(replica: Replica) -> None:
 
 def lacks_a_minimum(replica: Replica) -> None:
     lacks_replicas(replica)
-    replica.settings = replica.settings._replace(min_insync_replicas=2)
+    replica.settings = replace(replica.settings, min_insync_replicas=2)
 
 
 def keeps_eligible(replica: Replica) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from chronik.broker.session import ANONYMOUS, Principal
 from chronik.broker.settings.access import STANDARD
+from chronik.metadata.commands.delete_acls import DeleteAcls, DeleteAclsReply
+from chronik.metadata.decisions.decision import ControllerState, Decision
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from chronik.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
@@ -133,6 +135,44 @@ def test_more_rules_than_one_command_takes_are_all_created() -> None:
         assert len(world.node.store.image.access) == 1201
         [result] = (await delete(world.client, resource_name_filter="t7")).filter_results
         assert len(result.matching_acls) == 1
+
+    run(story())
+
+
+def test_a_filter_that_matches_every_rule_deletes_them_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller serves nobody else while it decides a command, so none may delete a hundred thousand rules."""
+    sizes: list[int] = []
+    decide = DeleteAcls.decide
+
+    def counted(self: DeleteAcls, state: ControllerState) -> Decision[DeleteAclsReply]:
+        decision = decide(self, state)
+        sizes.append(len(decision.records))
+        return decision
+
+    monkeypatch.setattr(DeleteAcls, "decide", counted)
+
+    async def story() -> None:
+        world = await guarded()
+        await create(world.client, *(creation(f"t{n}") for n in range(1201)))
+        [result] = (await delete(world.client)).filter_results
+        assert sorted(each.resource_name for each in result.matching_acls) == sorted(f"t{n}" for n in range(1201))
+        assert len(world.node.store.image.access) == 0
+
+    run(story())
+    assert max(sizes) <= 500
+    assert sum(sizes) == 1201
+
+
+def test_a_rule_that_two_filters_match_is_told_for_both() -> None:
+    async def story() -> None:
+        world = await guarded()
+        await create(world.client, creation("a"), creation("b"))
+        usual = {"resource_type_filter": ANY, "principal_filter": None, "host_filter": None}
+        usual |= {"operation": ANY, "permission_type": ANY, "pattern_type_filter": ANY}
+        filters = [DeleteAclsFilter(resource_name_filter=name, **usual) for name in (None, "b", "c")]
+        answer = await world.client.ask(DeleteAclsRequest(filters=filters), DeleteAclsResponse, 3)
+        told = [[each.resource_name for each in result.matching_acls] for result in answer.filter_results]
+        assert told == [["a", "b"], ["b"], []]
 
     run(story())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -159,7 +160,7 @@ def test_nobody_is_asked_about_a_batch_that_cannot_be_appended() -> None:
         one.state = one.state._replace(leader=2)
         one.require_leader = follows  # type: ignore[method-assign,assignment]
         two.state = two.state._replace(replicas=(1, 2, 3), isr=(1,))
-        two.settings = two.settings._replace(min_insync_replicas=2)
+        two.settings = replace(two.settings, min_insync_replicas=2)
         sent = transactional()
         places = [("gone", 0), ("t", 1), ("t", 2), ("t", 3)]
         refused = [

@@ -66,8 +66,8 @@ def test_a_text_gives_a_typed_value(name: str, text: str | None, expected: Value
 
 
 BAD = [
-    ("flag", "yes", "say true or false"),
-    ("flag", "1", "say true or false"),
+    ("flag", "yes", "write true or false"),
+    ("flag", "1", "write true or false"),
     ("number", "", "a whole number is needed"),
     ("number", "1.0", "a whole number is needed"),
     ("number", "1_000", "a whole number is needed"),

@@ -14,7 +14,7 @@ from chronik.broker.linearizable_reads import reads_metadata
 from chronik.broker.permissions import CLUSTER, DESCRIBE
 from chronik.metadata.commands.delete_acls import AclFilter, checked_filter
 from chronik.metadata.errors import MetadataRefused
-from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, in_order
+from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_acls import (
     AclDescription,
@@ -50,14 +50,9 @@ def describe_acls(request: DescribeAclsRequest, context: Context) -> Work[Descri
         wanted = checked_filter(asked)
     except MetadataRefused as refused:
         return _refused(refused.kafka_error, refused.message)
-    found = []
-    for count, rule in enumerate(context.services.store.image.access.unordered(), 1):
-        if wanted.fits(rule):
-            found.append(rule)
-        if count % ITEMS_PER_PIECE == 0:
-            yield 1
+    found = yield from context.services.store.image.access.finding(wanted)
     resources = []
-    for (kind, name, pattern), rules in groupby((yield from in_order(found)), key=lambda rule: rule[:3]):
+    for (kind, name, pattern), rules in groupby(found, key=lambda rule: rule[:3]):
         acls = [
             AclDescription(
                 principal=rule.principal, host=rule.host, operation=rule.operation, permission_type=rule.permission

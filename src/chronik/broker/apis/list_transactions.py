@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.authorizer import Notes
-from chronik.broker.client_patterns import InvalidPattern, compile_pattern
 from chronik.broker.permissions import DESCRIBE, TRANSACTIONAL_ID
+from chronik.coordinator.client_patterns import InvalidPattern, compile_pattern
 from chronik.coordinator.transactions.transaction import OTHER_LABELS, State
 from chronik.runtime.pieces import Work, each_light
 from chronik.wire.error_codes import ErrorCode

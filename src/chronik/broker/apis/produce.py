@@ -38,6 +38,7 @@ from chronik.metadata.image import Topic
 from chronik.runtime.buggify import LONG_WAY
 from chronik.runtime.invariants import broken
 from chronik.runtime.pieces import Work, at_once, each_light
+from chronik.storage.origins import Origin
 from chronik.wire.batches import TRANSACTIONAL, BatchView
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import InvalidRecord, NotOneBatch
@@ -80,6 +81,8 @@ START_UNTOLD = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
+_new = tuple.__new__
+CLIENT = Origin.CLIENT
 Waits = list[tuple[asyncio.Future[None], PartitionProduceResponse]]
 Verdicts = dict[int, Verdict | Exception | None]  # by id of the data; None: there is nothing to append
 
@@ -251,7 +254,7 @@ def _produce_one(
     replica = services.replicas.get(topic, partition.index)
     now_ms = services.runtime.clock.wall_ms()
     verdict = None
-    if replica is not None and replica.state.leader == replica.node_id:
+    if replica is not None and replica.is_leader:
         verdict = judge(partition.records, context.version, replica.settings, now_ms)
         if isinstance(verdict, Look) and verdict.is_long:
             return _prepare_one(request, partition, verdict, context)
@@ -262,24 +265,19 @@ def _produce_one(
     if isinstance(done, PartitionProduceResponse):
         return _refused_one(request, data, done)
     replica, appended = done
-    if appended.last_offset >= replica.log.end_offset:
-        broken("8 an append has its offsets", partition=replica.name, last=appended.last_offset)
-    body = encoded_reply(
-        context.version,
-        data,
-        partition.index,
-        appended.first_offset,
-        appended.append_time_ms,
-        replica.log.start_offset,
-    )
+    first_offset, last_offset, append_time_ms, _ = appended
+    log = replica.log
+    if last_offset >= log.end_offset:
+        broken("8 an append has its offsets", partition=replica.name, last=last_offset)
+    body = encoded_reply(context.version, data, partition.index, first_offset, append_time_ms, log.start_offset)
     if request.acks != ACKS_ALL:
         replica.start_commit()  # readers see only what is committed, so somebody must start it
         return body
-    future = replica.when_committed(appended.last_offset + 1, request.timeout_ms)
+    future = replica.when_committed(last_offset + 1, request.timeout_ms)
     if future is None:
         return body
     partition.records = None  # they are in the log: the next request is received into their memory
-    return Later(future, partial(_settled_one, body, data, done))
+    return _new(Later, (future, partial(_failed_one, data, done), body))
 
 
 def _prepare_one(
@@ -299,11 +297,9 @@ def _refused_one(request: ProduceRequest, data: TopicProduceData, refused: Parti
     return _response_of_one(data, refused)
 
 
-def _settled_one(
-    body: bytes, data: TopicProduceData, done: tuple[Replica, Appended], future: asyncio.Future[None]
-) -> ProduceResponse | bytes:
-    if future.exception() is None:
-        return body
+def _failed_one(
+    data: TopicProduceData, done: tuple[Replica, Appended], future: asyncio.Future[None]
+) -> ProduceResponse:
     made = _made(data.partition_data[0].index, *done)
     return _settled(_response_of_one(data, made), [(future, made)])
 
@@ -405,12 +401,11 @@ def _append(
         return _refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
     if replica is None:
         return _refused(data.index, why_no_replica(topic, data.index))
-    state = replica.state
     try:
-        if state.leader != replica.node_id or replica.is_gone:
+        if not replica.takes_all:
             replica.require_leader()
-        if request.acks == ACKS_ALL and len(state.isr) < len(state.replicas):  # with all of them there are enough
-            replica.require_in_sync()
+            if request.acks == ACKS_ALL:
+                replica.require_in_sync()
         if verdict is None:  # the replica came here, or began to lead, after the request
             verdict = judge(data.records, context.version, replica.settings, now_ms)
         verify = None
@@ -432,7 +427,7 @@ def _append(
             guard = admission.guards.get(id(data))
             if id(data) in admission.refused:
                 return _refused(data.index, *admission.refused[id(data)])
-        appended = replica.append([batch], now_ms=now_ms, verify=verify, guard=guard)
+        appended = replica.append([batch], now_ms, verify, CLIENT, guard)
     except REFUSALS as fault:
         return _not_appended(fault, topic, data, replica, context)
     traffic = context.services.metrics.topics[topic.name]

@@ -44,7 +44,7 @@ class Charge:
     def __call__(self, returned: Any) -> Any:
         """What the handler returned, so that its response is charged when it is there."""
         if type(returned) is Later:
-            return Later(returned.future, lambda future: self._respond(returned.respond(future)))
+            return Later(returned.future, lambda _: self._respond(returned.response()))
         if isinstance(returned, asyncio.Future):
             return Later(returned, lambda future: self._respond(future.result()))
         if type(returned) is GeneratorType:

@@ -100,7 +100,7 @@ def resolve(values: Mapping[str, Any], layers: Layers, machine: Machine) -> dict
 
 
 def retention_ms(values: Mapping[str, Any]) -> int:
-    """Milliseconds win over minutes, minutes over hours. Anything negative is for ever; 0 would keep nothing."""
+    """Milliseconds win over minutes, minutes over hours. Negative values mean unlimited; 0 would keep nothing."""
     for key, unit_ms, _ in TOPIC_CONFIGS["retention.ms"].synonyms:
         if values[key] is not None:
             if values[key] == 0:

@@ -52,7 +52,7 @@ class Settings(BrokerValues):
     voters: tuple[Voter, ...]  # ascending; empty: this node alone, or see controller_quorum_bootstrap_servers
     controller_quorum_bootstrap_servers: tuple[Address, ...]
     memory_budget_bytes: int
-    log_retention_ms: int  # -1: for ever
+    log_retention_ms: int  # -1: unlimited
     log_roll_ms: int
     max_connections_per_ip_overrides: Mapping[str, int]
     sasl_listeners: Mapping[str, SaslListener]  # by name: those that ask for a login
@@ -182,7 +182,7 @@ def _read_secret(static: dict[str, str]) -> None:
 
 
 def _with_both_ids(static: dict[str, str]) -> dict[str, str]:
-    """node.id and broker.id are one setting under two names; whoever asks for either sees it."""
+    """node.id and broker.id are one setting under two names; reading either returns it."""
     for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
         if name in static and other not in static:
             static[other] = static[name]
