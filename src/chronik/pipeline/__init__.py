@@ -1,7 +1,7 @@
 """Chronik for Spark: topics as streaming and batch sources and sinks, Delta tables, and pipelines made of them.
 
-Here is what a pipeline file imports; it brings no Spark along. What needs Spark needs the extra `spark` (`pip install
-chronik[spark]`). What reads topics without Spark stands apart: `decode` turns record batches into Arrow, `reading`
+This package exports what a pipeline file imports, without Spark. Modules that need Spark need the extra `spark` (`pip
+install chronik[spark]`). Reading topics without Spark is separate: `decode` turns record batches into Arrow, `reading`
 fetches them with a blocking socket, and neither imports pyspark.
 """
 

@@ -1,8 +1,8 @@
-"""How much of what is available goes into the next batch: maxOffsetsPerTrigger and minOffsetsPerTrigger. Pure.
+"""How much of the available data enters the next batch: maxOffsetsPerTrigger and minOffsetsPerTrigger. Pure.
 
-The share of a partition is proportional to what waits in it, so that all of them end at about the same time; but every
-partition with news gets something in every batch that has room for all, so that a quiet one is never starved by a loud
-one. The sum of the shares is the limit exactly, or everything when that is less.
+A partition's share is proportional to its backlog, so that all of them catch up at about the same time. Every partition
+with new records gets a share in every batch with room for all, so that a busy one never starves a quiet one. The sum of
+the shares is exactly the limit, or everything if that is less.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def limited(
     start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], offsets_max: int
 ) -> dict[TopicPartition, int]:
-    """Where a batch of at most `offsets_max` offsets ends. A partition missing in `start` starts at 0."""
+    """The end of a batch of at most `offsets_max` offsets. A partition missing in `start` starts at 0."""
     waiting = {at: end - start.get(at, 0) for at, end in sorted(latest.items()) if end > start.get(at, 0)}
     if sum(waiting.values()) <= offsets_max:
         return dict(latest)
@@ -49,7 +49,7 @@ def _shares(waiting: Mapping[TopicPartition, int], offsets_max: int) -> dict[Top
     total = sum(rest.values())
     for at in waiting:
         shares[at] += rest[at] * left // total
-    # What rounding left over is less than one for each partition.
+    # Rounding leaves less than one offset per partition.
     for at in fullest_first[: offsets_max - sum(shares.values())]:
         shares[at] += 1
     return shares
@@ -63,7 +63,7 @@ def is_enough(
     waited_ms: int,
     delay_ms_max: int,
 ) -> bool:
-    """Whether a batch is due: as many offsets wait as were asked for, or some have waited long enough."""
+    """Whether a batch is due: enough offsets wait, or some have waited long enough."""
     waiting_count = sum(max(0, end - start.get(at, 0)) for at, end in latest.items())
     if offsets_min is None or waiting_count >= offsets_min:
         return True

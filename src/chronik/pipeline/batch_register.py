@@ -1,12 +1,13 @@
-"""Which run of a query may write, which batch was decided last, and of which transactions it is made.
+"""Records which run of a query may write, which batch was decided last, and the transactions of that batch.
 
 The register is a set of committed offsets of the group `chronik-spark/<query>`: the offset is the number of the next
-batch, the texts beside it hold the rest. The offsets are of __consumer_offsets, which exists wherever offsets can be
-committed and is never deleted; the topics that a query writes to may be. Nothing reads these offsets as positions.
+batch, the texts beside it hold the rest. The offsets belong to partitions of __consumer_offsets, which exists wherever
+offsets can be committed and is never deleted, unlike the topics that a query writes to. They are never used as
+positions.
 
-`change` is a compare-and-set. Each attempt first takes over the transactional id that has the group's name, then reads,
-then commits the new texts in a transaction of that id. Whoever took the id over later has fenced this attempt, so
-nothing was written between its read and its commit.
+`change` is a compare-and-set. Each attempt first takes over the transactional id named like the group, then reads, then
+commits the new texts in a transaction of that id. An attempt that takes the id over later fences this one, so nothing
+was written between its read and its commit.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from chronik.wire.messages.offset_fetch import (
 if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
 
-TEXT_CHARS_MAX: Final = 4_000  # Kafka's offset.metadata.max.bytes is 4,096 unless configured
-PIECES_MAX: Final = 50  # partitions that __consumer_offsets has unless configured; about 5,000 tasks
+TEXT_CHARS_MAX: Final = 4_000  # Kafka's default for offset.metadata.max.bytes is 4,096
+PIECES_MAX: Final = 50  # default partition count of __consumer_offsets; enough for about 5,000 tasks
 PAST_MAX: Final = 16
-LASTS_MS: Final = 60_000  # of the register's own transactions
+LASTS_MS: Final = 60_000  # timeout of the register's own transactions
 ATTEMPT_MS_MAX: Final = 100
 
 
@@ -53,12 +54,12 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    run: str = ""  # the one that may decide batches
-    past: tuple[str, ...] = ()  # runs that came before; they decide nothing any more
-    batch: int = -1  # the last one that was decided
+    run: str = ""  # the run that may decide batches
+    past: tuple[str, ...] = ()  # earlier runs, which may no longer decide
+    batch: int = -1  # the last decided batch
     decided_by: str = ""  # the run that decided it
-    parts: tuple[Part, ...] = ()  # what that batch is made of
-    adds_by_writing: bool = False  # how the parts were begun
+    parts: tuple[Part, ...] = ()  # the transactions of that batch
+    adds_by_writing: bool = False  # whether the parts were begun with transaction.version 2
 
     def claimed(self, run: str) -> Register:
         return replace(self, run=run, past=(*self.past, self.run)[-PAST_MAX:] if self.run else self.past)
@@ -71,7 +72,7 @@ class Register:
         return replace(self, batch=self.batch - 1, parts=())
 
     def to_texts(self) -> list[str]:
-        """Pieces that fit beside an offset; the first says how many there are."""
+        """Pieces that fit beside an offset; the first holds their number."""
         parts = " ".join(f"{each.task},{each.worker},{each.producer_id},{each.epoch}" for each in self.parts)
         told = json.dumps(
             {
@@ -115,13 +116,13 @@ def handle_of(query_id: str, run: str, part: Part) -> Handle:
 async def read(cluster: ClusterClient, query_id: str, *, timeout_ms: int, is_stable: bool = False) -> Register:
     """The last committed register. With `is_stable` it waits until a change in progress ends.
 
-    Callers that decide by what they read use `change`. Others must not wait: the process that began a change may be
-    dead.
+    Callers that decide based on the result use `change`. Others must not wait: the process that started a change may
+    be dead.
     """
     group_id = group_of(query_id)
 
     async def attempt() -> Register:
-        # Partitions are named: an offset that is only pending is told when it is asked for by name.
+        # Names the partitions: only named partitions report pending offsets.
         asked = [OffsetFetchRequestTopics(name=OFFSETS_TOPIC, partition_indexes=list(range(PIECES_MAX)))]
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=group_id, topics=asked)], require_stable=is_stable
@@ -144,7 +145,7 @@ async def read(cluster: ClusterClient, query_id: str, *, timeout_ms: int, is_sta
 async def change(
     cluster: ClusterClient, query_id: str, make: Callable[[Register], Register | None], *, timeout_ms: int
 ) -> Register:
-    """Replaces the register by what `make` says of the present one; None leaves it. Returns what holds then."""
+    """Replaces the register by `make` of the current one; None leaves it unchanged. Returns the resulting register."""
     key = group_of(query_id)
     end_ns = cluster.clock.monotonic_ns() + timeout_ms * NS_PER_MS
     while True:
@@ -157,7 +158,7 @@ async def change(
             return wanted
         if cluster.clock.monotonic_ns() >= end_ns:
             raise Refused(ErrorCode.PRODUCER_FENCED, f"cannot commit offsets of group {key!r}", "others keep doing so")
-        # Fenced. Reading says what became of this attempt and of the other one, without fencing a third.
+        # Fenced. Reading shows the outcome of this attempt and of the other one, without fencing a third.
         await asyncio.sleep(cluster.randomness.below(ATTEMPT_MS_MAX) / 1000)
         present = await read(cluster, query_id, timeout_ms=timeout_ms)
         if make(present) is None:

@@ -1,12 +1,12 @@
-"""What happens to one batch of a bronze or a silver, in an order that loses nothing and writes nothing twice.
+"""Processes one batch of a bronze or a silver, in an order that loses nothing and duplicates nothing.
 
-1. a batch that the table already holds was finished by an earlier attempt: nothing is done;
-2. rows are decoded, passed through the functions and judged, once, and kept for the steps below;
-3. a row that fails an expectation with on_fail=fail stops the flow, before anything is written;
-4. dead letters are written;
-5. the table is committed under the batch's number. Only this makes the batch count as done.
+1. If the table already holds the batch, an earlier attempt finished it: nothing is done.
+2. Rows are decoded, transformed and checked against expectations, once, and cached for the next steps.
+3. A row that fails an expectation with on_fail=fail stops the flow, before anything is written.
+4. Dead letters are written.
+5. The table is committed under the batch's number. Only this completes the batch.
 
-A crash after 4 repeats the batch, and `dead_letters` then writes only the letters that are missing.
+A crash after 4 repeats the batch, and `dead_letters` then writes only the missing letters.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of one batch. rows_in = rows_out + rows_dead + rows_dropped, as far as functions neither add nor filter rows."""
+    """Counts of one batch. rows_in = rows_out + rows_dead + rows_dropped, if functions neither add nor filter rows."""
 
     rows_in: int = 0
     rows_out: int = 0
@@ -58,7 +58,7 @@ class Counts:
 
 
 class TableFlow:
-    """A bronze or silver that takes batches. One for each run: it knows which batch is the run's first."""
+    """A bronze or silver that processes batches. One per run: it knows which batch is the run's first."""
 
     def __init__(self, pipeline: Pipeline, flow: Flow, topic_id: str, reach: Mapping[str, str]) -> None:
         bottom = pipeline.topic_of(flow.declaration)
@@ -93,7 +93,7 @@ class TableFlow:
     def _written(
         self, records: DataFrame, rows: DataFrame, seen: Observation, application: str, batch_id: int
     ) -> Counts:
-        # Of a silver, records that cannot be decoded are no matter when its bronze has a table, and so their letters.
+        # If the bronze has a table, it writes the letters of records that cannot be decoded, not the silver.
         takes_all = isinstance(self.flow.declaration, Bronze) or not self.bronze.is_stored
         source = rows.persist() if takes_all else rows
         steps = chain(self.pipeline, self.flow.declaration)
@@ -148,7 +148,7 @@ class TableFlow:
         )
 
     def _tally(self, results: DataFrame) -> dict[str, int]:
-        """How many rows have each outcome, and how many failed each expectation."""
+        """Row counts by outcome, and by failed expectation."""
         outcomes = ["keep", KEYLESS, *(str(each) for each in OnFail if each is not OnFail.WARN)]
         sums = [F.count_if(F.col(OUTCOME) == outcome).alias(outcome) for outcome in outcomes]
         sums += [F.count_if(F.array_contains(FAILED, each.name)).alias(f"!{each.name}") for each in self.expectations]

@@ -15,7 +15,7 @@ Points = Sequence[tuple[float, float]]
 
 
 def lines(series: Mapping[str, Points], unit: str) -> str:
-    """One line for each name over seconds since the first point of all."""
+    """One line per name, over the seconds since the first point of all."""
     points = [point for each in series.values() for point in each]
     if not points:
         return '<p class="none">nothing was measured</p>'
@@ -61,12 +61,12 @@ def bars(values: Mapping[str, float], unit: str) -> str:
 
 
 def graph(edges: Sequence[tuple[str, str]]) -> str:
-    """Boxes in columns, each right of everything it reads."""
+    """Boxes in columns, each to the right of all its inputs."""
     names = list(dict.fromkeys(name for edge in edges for name in edge))
     if not names:
         return '<p class="none">nothing was read</p>'
     depth = dict.fromkeys(names, 0)
-    for _ in names:  # at most so many steps from one end to the other; a cycle cannot run away
+    for _ in names:  # bounds the number of steps, so that a cycle ends
         for source, target in edges:
             if target != source:
                 depth[target] = min(max(depth[target], depth[source] + 1), len(names))

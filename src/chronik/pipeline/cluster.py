@@ -1,7 +1,7 @@
-"""What a driver asks a cluster: its topics, offsets by position and time, and a group's committed ones. Blocking.
+"""A driver's queries to a cluster: topics, offsets by position and time, and a group's committed offsets. Blocking.
 
-A thin cover over `chronik.client`, which finds leaders and coordinators and tries again for as long as Kafka calls an
-error retriable. Every call learns metadata anew: between two batches of a query topics grow, go, and are made anew.
+A thin layer over `chronik.client`, which finds leaders and coordinators and retries while Kafka calls an error
+retriable. Every call fetches fresh metadata: between two batches topics may grow, be deleted or be recreated.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ T = TypeVar("T")
 
 
 class KnownTopic(NamedTuple):
-    topic_id: str  # as Kafka's tools print it; empty from brokers that have none
+    topic_id: str  # in the format of Kafka's tools; empty if brokers have no ids
     partitions: tuple[int, ...]
 
 
 class BlockingCluster:
-    """Opens connections when it is first asked. Close it, or let the process end."""
+    """Connects on first use. Close it, or let the process end."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class BlockingCluster:
         security: QuerySecurity = NO_QUERY_SECURITY,
         is_patient: bool = True,
     ) -> None:
-        """Raises UNSUPPORTED_SECURITY. Unless `is_patient`, calls raise QuorumLost when no attempt can succeed."""
+        """Raises UNSUPPORTED_SECURITY. Unless `is_patient`, calls raise QuorumLost when retries cannot succeed."""
         self._is_patient = is_patient
         self._security = security
         self._client = security.client(bootstrap, client_id)
@@ -57,7 +57,7 @@ class BlockingCluster:
         self._runner.close()
 
     def topics(self, names: Iterable[str] | None) -> dict[str, KnownTopic]:
-        """Those of these topics that exist; None asks for all that are not Kafka's own."""
+        """The topics among `names` that exist; None: all except Kafka's own."""
         wanted = None if names is None else list(names)
         topology = self._run(self._cluster.retrying(lambda: self._cluster.refresh(wanted)))
         for name, code in topology.errors.items():
@@ -71,7 +71,7 @@ class BlockingCluster:
         }
 
     def offsets(self, wanted: Mapping[TopicPartition, int], isolation_level: int) -> dict[TopicPartition, int | None]:
-        """The offset at LATEST, EARLIEST or a time in ms; None when no record is that late."""
+        """The offset at LATEST, EARLIEST or a time in ms; None if no record is that late."""
         if not wanted:
             return {}
         found = self._run(offsets.look_up(self._cluster, wanted, isolation_level=isolation_level))
@@ -84,7 +84,7 @@ class BlockingCluster:
         return answers
 
     def committed(self, group_id: str) -> dict[TopicPartition, tuple[int, str]]:
-        """Offset and text that a group has committed, where it has."""
+        """Committed offsets and their texts, for partitions that have one."""
         with naming(self._security, READ, group=group_id):
             found = self._run(offsets.committed(self._cluster, group_id))
         return {at: (each.offset, each.metadata) for at, each in found.items()}

@@ -1,7 +1,7 @@
-"""The columns of a topic as a table, and their Arrow types: the contract with Spark's own Kafka source.
+"""The columns of a topic as a table, and their Arrow types: the same as in Spark's own Kafka source.
 
-Spark compares only the first Arrow batch with what it expects, so every batch has exactly this schema: all columns
-nullable, times in microseconds with zone UTC.
+Spark checks only the first Arrow batch, so every batch has exactly this schema: all columns nullable, times in
+microseconds with zone UTC.
 """
 
 from __future__ import annotations

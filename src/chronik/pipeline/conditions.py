@@ -1,7 +1,7 @@
-"""Everything that can be wrong with a declared pipeline, by name: one table, one exception, one shape of message.
+"""All errors of a declared pipeline, by name: one table, one exception, one message format.
 
-A condition is a name that programs and tests compare and a sentence that people read. Its parameters stay values, so
-that `--format json` gives them to whoever asks. Nothing here knows how a condition is found.
+A condition has a name that programs and tests compare and a sentence for users. Its parameters stay values, so that
+`--format json` can output them. Nothing here knows how a condition is detected.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ CONDITIONS: Final[dict[str, str]] = {
 
 
 class PipelineFault(PipelineError):
-    """One condition with its parameters, the line that declares the culprit, and the name that was probably meant."""
+    """One condition with its parameters, the line of the declaration at fault, and the name that was probably meant."""
 
     def __init__(
         self, condition: str, /, *, at: SourceLine | None = None, nearest: str | None = None, **parameters: Any
@@ -124,6 +124,6 @@ def _again(condition: str, at: SourceLine | None, nearest: str | None, parameter
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """What was probably meant, as far as one is near."""
+    """The most similar known name, if any is close."""
     near = get_close_matches(name, sorted(known), n=1, cutoff=0.6)
     return near[0] if near else None

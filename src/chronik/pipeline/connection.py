@@ -1,11 +1,10 @@
-"""A blocking connection to one broker, for Spark's workers: a request may be sent before the last answer is read.
+"""A blocking connection to one broker, for Spark's workers; requests can be pipelined.
 
-A task of Spark is one thread that reads one partition. Between a read and the decoding of what was read there is
-nothing to schedule, so it needs no event loop. The protocol is `wire.peer.Peer`; this module owns the socket and its
-timeouts, and TLS on it. It never retries and never looks for another broker: `reading` does. All errors are
-ClientErrors.
+A Spark task is one thread that reads one partition. Between a read and its decoding there is nothing to schedule, so it
+needs no event loop. The protocol is `wire.peer.Peer`; this module owns the socket, its timeouts and TLS. It never
+retries and never looks for another broker: `reading` does. All errors are ClientErrors.
 
-A login that the broker lets expire is not renewed here: `is_retired` says early enough that a new connection is needed.
+A login that expires is not renewed here: `is_retired` reports early enough that a new connection is needed.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound=Response)
 
 ANSWER_TIMEOUT_MS: Final = 40_000
-# Answers are megabytes, and what is read into the scratch buffer is copied once more: so it is small.
+# Responses are megabytes, and data in the scratch buffer is copied once more: so it is small.
 SCRATCH_BYTES: Final = 16 * 1024
 
-_contexts = ContextCache()  # a worker's tasks make a connection each, and most use the same certificates
+_contexts = ContextCache()  # each task of a worker connects, and most use the same certificates
 
 
 class BlockingConnection:
-    """Ready when it is made. After an error it is closed."""
+    """Connected once created. After an error it is closed."""
 
     def __init__(
         self,
@@ -49,13 +48,13 @@ class BlockingConnection:
         mechanism: Mechanism | None = None,
         tls: TlsClient | None = None,
     ) -> None:
-        """Logs in by `mechanism` and connects by `tls`, if there are any."""
+        """Logs in with `mechanism` and connects with `tls`, if given."""
         self.address = address
         scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._peer = Peer(address, client_id, mechanism=mechanism, scratch=scratch)
-        self._arrived: deque[Response] = deque()  # answers that nobody has asked for yet
+        self._arrived: deque[Response] = deque()  # responses not yet returned by `receive`
         self._timeout_ms = connect_timeout_ms
-        self._retires_s: float | None = None  # on the monotonic clock; None: it does not
+        self._retires_s: float | None = None  # on the monotonic clock; None: never
         try:
             self._socket = socket.create_connection(address, connect_timeout_ms / 1000)
         except OSError as error:
@@ -84,7 +83,7 @@ class BlockingConnection:
 
     @property
     def is_retired(self) -> bool:
-        """Whether its login ends soon: what is sent from now on may get no answer."""
+        """Whether its login expires soon, so that new requests may get no answer."""
         return self._retires_s is not None and time.monotonic() >= self._retires_s
 
     def close(self) -> None:
@@ -98,11 +97,11 @@ class BlockingConnection:
     def send(
         self, request: Request, answer: type[Response], *, version_min: int = 0, version_max: int = VERSION_MAX
     ) -> None:
-        """Sends a request in the highest version that both sides know; its answer is for `receive`."""
+        """Sends a request in the highest version that both sides support; `receive` returns its answer."""
         self._write(self._peer.send(request, answer, None, version_min, version_max))
 
     def receive(self) -> Response:
-        """The answer to the oldest request that has none yet."""
+        """The answer to the oldest unanswered request."""
         while not self._arrived:
             if not self._peer.in_flight_count:
                 raise self._peer.fault or Closed(f"{self.address} was asked nothing that is still to be answered")
@@ -115,7 +114,7 @@ class BlockingConnection:
         except (ssl.SSLEOFError, ConnectionResetError) as error:
             reason = "it closed the connection during the handshake; has this listener TLS?"
             raise Unreachable(f"cannot connect to {self.address} by TLS: {reason}") from error
-        except OSError as error:  # also those of TLS
+        except OSError as error:  # includes TLS errors
             raise Unreachable(f"cannot connect to {self.address} by TLS: {in_words(error)}") from error
 
     def _write(self, parts: list[Buffer]) -> None:
@@ -131,7 +130,7 @@ class BlockingConnection:
         except TimeoutError as error:
             raise self._ended(self._peer.overdue(self._timeout_ms)) from error
         except OSError as error:
-            # With TLS 1.3 a server says only now that it does not take our certificate.
+            # With TLS 1.3 a server rejects our certificate only now.
             reason = in_words(error) if isinstance(error, ssl.SSLError) else error
             raise self._ended(self._peer.hung_up(reason)) from error
         if count == 0:

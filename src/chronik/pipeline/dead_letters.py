@@ -1,9 +1,9 @@
-"""Records that a flow could not take, in the topic `<topic>.dlq`: as they were, with headers that say where and why.
+"""Records that a flow rejected, in the topic `<topic>.dlq`, unchanged, with headers that describe origin and reason.
 
-A dead letter's bytes are those of the batch's own record with its partition and offset, never carried through functions
-that might have changed them: key, value and headers are the producer's, and ours are added after the last of its
-headers. A letter is written before the batch that it belongs to is committed, so nothing is lost. A batch that runs
-again, which only the first of a run can, looks for the letters of its first attempt and writes those that are missing.
+A dead letter's bytes come from the batch's own record at its partition and offset, never through functions that might
+have changed them. Key, value and headers are the producer's; ours follow its last header. Letters are written before
+their batch is committed, so nothing is lost. Only the first batch of a run can be a repetition; it looks for the
+letters of its first attempt and writes only the missing ones.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
     from chronik.pipeline.flows import Flow
 
-# A letter is as large as its record and its headers; what is too large is for the topic to say.
+# A letter is as large as its record plus headers; the topic decides what is too large.
 RECORD_BYTES_MAX: Final = 1 << 30
 COORDINATES: Final = ("_topic_id", "_partition", "_offset")
 
 
 def write(records: DataFrame, reach: Mapping[str, str], flow: Flow, dead: DataFrame, *, may_be_repeated: bool) -> int:
-    """Writes a letter for every row of `dead` (lineage, error class, message); how many there are now.
+    """Writes a letter for every row of `dead` (lineage, error class, message); returns the number now in the topic.
 
-    `records` are those of the batch, as the source gave them; `reach` are the source's options that say where the
-    cluster is.
+    `records` are the batch's records as the source returned them; `reach` are the source's options for connecting to
+    the cluster.
     """
     dead = dead.select(*COORDINATES, ERROR_CLASS, ERROR_MESSAGE).persist()
     try:
@@ -97,9 +97,9 @@ def _header(name: str, text: Column) -> Column:
 
 
 def read(spark: SparkSession, reach: Mapping[str, str], dlq_topic: str) -> DataFrame:
-    """Letters as rows: COORDINATES, what is said in ADDED as `letter` (a map), and the producer's bytes.
+    """Letters as rows: COORDINATES, the headers in ADDED as the map `letter`, and the producer's bytes.
 
-    A record may have died in several flows, or twice in one; telling them apart is for the reader.
+    A record may have failed in several flows, or twice in one; the caller distinguishes them.
     """
     records = (
         spark.read.format("chronik")

@@ -1,4 +1,4 @@
-"""What a pipeline is made of, as values: bronze, silver, gold and to_topic. No Spark import in this file.
+"""The declarations of a pipeline as values: bronze, silver, gold and to_topic. Does not import Spark.
 
     from chronik.pipeline import bronze, expect, silver
 
@@ -10,9 +10,9 @@
     def orders(bronze_orders):
         return bronze_orders.withColumn("cents", (F.col("amount") * 100).cast("long"))
 
-A decorator builds one frozen value that remembers its file and line, and gives it back in place of the function:
-loading a file runs nothing. A function reads what its parameters are named after, gets DataFrames, and returns one.
-Who collects the values is `registry`; who checks them is `plan`; who runs them is `running`.
+A decorator creates a frozen value that records its file and line, and returns it in place of the function: loading a
+file runs nothing. A function reads the tables that its parameters are named after, gets DataFrames, and returns one.
+`registry` collects the values, `plan` checks them, `running` runs them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from typing import Any, Final
 
 from chronik.pipeline.expectations import Expectation
 
-# Columns that every row of a bronze or a silver carries: where its record stands.
+# The columns of every row of a bronze or a silver that identify its record.
 LINEAGE: Final = ("_topic_id", "_partition", "_offset", "_timestamp")
-DELETED: Final = "_deleted"  # a record without a value: the key is gone
-UNKNOWN: Final = "_unknown"  # the whole value, where it has fields that the schema does not know
+DELETED: Final = "_deleted"  # a record without a value deletes its key
+UNKNOWN: Final = "_unknown"  # the whole value, if it has fields unknown to the schema
 
 Transform = Callable[..., Any]  # DataFrames in, a DataFrame out
 Decorator = Callable[[Transform], Any]
@@ -44,18 +44,18 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True)
 class Bronze:
-    """A topic as rows: every record is in the table or among the dead letters, none in both."""
+    """A topic as rows: every record is either in the table or a dead letter, never both."""
 
     name: str
     topic: str
     decode: str = "none"  # none | json
-    schema: str = ""  # of the value, in Spark's DDL; needed by json
+    schema: str = ""  # schema of the value, in Spark's DDL; required for json
     key: str = ""  # one column in Spark's DDL, read from the record's key as text; a null key is then a dead letter
     unknown_fields: str = "keep"  # ignore | keep (in the column _unknown) | dlq
     value_bytes_max: int | None = None  # larger values are dead letters
-    on_error: str = "dlq"  # what becomes of records that cannot be decoded: dlq | drop | fail
-    start: str = "earliest"  # where the very first run begins: earliest | latest | ms since 1970
-    is_stored: bool = True  # False: no table; who reads it takes care of what cannot be decoded
+    on_error: str = "dlq"  # for records that cannot be decoded: dlq | drop | fail
+    start: str = "earliest"  # where the first run begins: earliest | latest | ms since 1970
+    is_stored: bool = True  # False: no table; its reader handles records that cannot be decoded
     partition_by: tuple[str, ...] = ()
     transform: Transform | None = None
     declared_at: SourceLine | None = None
@@ -67,11 +67,11 @@ class Bronze:
 
 @dataclass(frozen=True, slots=True)
 class Silver:
-    """A table kept by key: of two rows with equal keys the one later by `sequence_by` stands, or else by the log.
+    """A keyed table: of two rows with equal keys it keeps the later by `sequence_by`, or else by log order.
 
-    Without keys every row is appended. A row for which `delete_when` holds takes its key out of the table. A deletion
-    without a value of `sequence_by`, such as a tombstone, ends every row before it in the log. `sequence_by="_offset"`
-    is the order of the log itself. `tables.order` has the whole rule.
+    Without keys every row is appended. A row for which `delete_when` holds removes its key from the table. A deletion
+    without a value of `sequence_by`, such as a tombstone, removes every row before it in the log.
+    `sequence_by="_offset"` is log order itself. `tables.order` defines the complete rule.
     """
 
     name: str
@@ -87,16 +87,16 @@ class Silver:
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """What is computed over many rows.
+    """A result computed over many rows.
 
     With a watermark it is a stream: results are appended when no row within the watermark can change them, and the
-    input has a column `window` if one is asked for. Without, it is computed anew from the tables it reads, whenever one
-    of them has changed.
+    input has a column `window` if `window` is set. Without, it is recomputed from its input tables whenever one of them
+    changes.
     """
 
     name: str
     reads: tuple[str, ...]
-    watermark: tuple[str, str] | None = None  # the column of a row's time, and how late it may come: "10 minutes"
+    watermark: tuple[str, str] | None = None  # the column with a row's time, and the allowed lateness: "10 minutes"
     window: str = ""  # its length: "5 minutes"
     partition_by: tuple[str, ...] = ()
     transform: Transform | None = None
@@ -109,9 +109,9 @@ class Gold:
 
 @dataclass(frozen=True, slots=True)
 class ToTopic:
-    """Rows back to a topic: columns key, value and headers as they are, or else each row as JSON.
+    """Writes rows back to a topic: columns key, value and headers unchanged, or else each row as JSON.
 
-    At least once: a batch that a crash has interrupted is written again.
+    At least once: a batch that a crash interrupted is written again.
     """
 
     name: str
@@ -139,7 +139,7 @@ def bronze(
     partition_by: Sequence[str] = (),
     name: str | None = None,
 ) -> Decorator:
-    """A topic as a table. The function gets one parameter, the decoded rows, whatever its name."""
+    """A topic as a table. The function's one parameter, whatever its name, receives the decoded rows."""
 
     def declare(function: Transform) -> Bronze:
         return Bronze(
@@ -170,7 +170,7 @@ def silver(
     partition_by: Sequence[str] = (),
     name: str | None = None,
 ) -> Decorator:
-    """A table of clean rows, by key if keys are given. Reads what its one parameter is named after."""
+    """A table of clean rows, by key if keys are given. Reads the table that its one parameter is named after."""
 
     def declare(function: Transform) -> Silver:
         return Silver(
@@ -195,7 +195,7 @@ def gold(
     partition_by: Sequence[str] = (),
     name: str | None = None,
 ) -> Decorator:
-    """A table of results over what its parameters are named after."""
+    """A table of results computed from the tables that its parameters are named after."""
 
     def declare(function: Transform) -> Gold:
         return Gold(
@@ -212,7 +212,7 @@ def gold(
 
 
 def to_topic(*, topic: str, key: str = "", name: str | None = None) -> Decorator:
-    """Rows of what its one parameter is named after, as records of a topic."""
+    """Writes the rows of the table that its one parameter is named after to a topic."""
 
     def declare(function: Transform) -> ToTopic:
         return ToTopic(
@@ -232,7 +232,7 @@ def parameters_of(function: Transform) -> tuple[str, ...]:
 
 
 def line_of(function: Transform) -> SourceLine:
-    """The line of `def`, where an editor should go; decorators stand above it."""
+    """The line of `def`, where an editor should open the file; decorators precede it."""
     code = function.__code__
     lines, first = inspect.getsourcelines(code)
     for number, text in enumerate(lines):

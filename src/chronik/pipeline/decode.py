@@ -3,17 +3,17 @@
     for table in decode_batches(fetched, topic="orders", partition=0, start_offset=7, end_offset=100): ...
 
 Public and stable: the source, `chronik sql` and tables use it. `wire.records` reads the same bytes one record at a time
-and is the truth: the two are compared in tests, and where this module finds that bytes do not fit, it lets the other
-one say why.
+and is the reference: tests compare the two, and when this module finds invalid bytes, it uses the other one to report
+why.
 
-How it is fast: only the chain of record lengths is walked in Python, one step a record, because where a record starts
-is known only from the one before. Everything else is read for all records at once. Keys and values are not copied by
-hand: the buffer is presented to Arrow as one long array of alternating wanted and unwanted pieces, and the wanted ones
-are taken. Batches are decoded together until there are ROWS_MAX rows or BYTES_MAX bytes, since most batches of most
-topics are too small for their own numpy calls to pay.
+For speed, only the chain of record lengths is walked in Python, one step per record, because a record's position
+depends on the previous one. Everything else is read for all records at once. Keys and values are not copied in Python:
+the buffer is presented to Arrow as one long array of alternating wanted and unwanted pieces, and Arrow takes the wanted
+ones. Batches are decoded together up to ROWS_MAX rows or BYTES_MAX bytes, since most batches are too small to justify
+separate numpy calls.
 
-Never shows: control records, records of aborted transactions when these are given, records outside the offsets asked
-for. The CRC of every batch that is decoded is checked, once. Headers that are not asked for are not looked at.
+Omits control records, records of aborted transactions if these are given, and records outside the requested offsets.
+The CRC of every decoded batch is checked, once. Headers are decoded only if requested.
 """
 
 from __future__ import annotations
@@ -43,12 +43,11 @@ if TYPE_CHECKING:
 
 ROWS_MAX: Final = 64 * 1024
 BYTES_MAX: Final = 16 << 20
-DECOMPRESSED_BYTES_MAX: Final = 1 << 30  # of one batch; a place in the buffer must fit 31 bits
-TIMESTAMP_MS_MAX: Final = INT64_MAX // 1000  # beyond, microseconds do not fit
-SUMMANDS_MAX: Final = 1 << 62  # a base and a delta below this cannot wrap around when they are added
+DECOMPRESSED_BYTES_MAX: Final = 1 << 30  # per batch; positions in the buffer must fit 31 bits
+TIMESTAMP_MS_MAX: Final = INT64_MAX // 1000  # beyond this, microseconds do not fit
+SUMMANDS_MAX: Final = 1 << 62  # the sum of a base and a delta below this cannot overflow
 
-# How far it is from one record to the next, by the first two bytes of its length. A length of three bytes and more is
-# found by there being no entry.
+# The distance from one record to the next, by the first two bytes of its length. Longer lengths have no entry.
 _STEP: Final = tuple(
     tuple(1 + (first >> 1) if first < 0x80 else 2 + ((first - 0x80 + (second << 7)) >> 1) for second in range(count))
     for first, count in ((first, 256 if first < 0x80 else 128) for first in range(256))
@@ -56,7 +55,7 @@ _STEP: Final = tuple(
 
 
 class Aborted(NamedTuple):
-    """A transaction that came to nothing, as a fetch for committed records names it."""
+    """An aborted transaction, as listed in a fetch response for committed records."""
 
     first_offset: int
     producer_id: int
@@ -72,9 +71,9 @@ def decode_batches(
     columns: Sequence[str] = COLUMNS,
     aborted: Iterable[Aborted] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """The records of `start_offset` <= offset < `end_offset` in batches that stand one after the other.
+    """The records with `start_offset` <= offset < `end_offset` in consecutive batches.
 
-    A last batch that is cut short is left out, as a fetch may end inside one. Raises UNREADABLE_BATCH.
+    An incomplete last batch is omitted, because a fetch may end inside one. Raises UNREADABLE_BATCH.
     """
     decoder = Decoder(topic, partition, columns)
     try:
@@ -85,7 +84,7 @@ def decode_batches(
 
 
 class Decoder:
-    """Decodes what is fetched of one partition. Columns that are the same in every row are built once."""
+    """Decodes the fetched data of one partition. Columns that are equal in every row are built once."""
 
     def __init__(self, topic: str, partition: int, columns: Sequence[str] = COLUMNS) -> None:
         self.topic = topic
@@ -96,7 +95,7 @@ class Decoder:
     def decode(
         self, batches: Iterable[BatchView], start_offset: int, end_offset: int, aborted: Iterable[Aborted] = ()
     ) -> Iterator[pa.RecordBatch]:
-        """As `decode_batches`, for batches that were split already."""
+        """Like `decode_batches`, for already split batches."""
         group: list[BatchView] = []
         pieces: list[bytes | memoryview] = []
         row_count = size_bytes = 0
@@ -123,9 +122,9 @@ class Decoder:
     # --- which batches
 
     def _visible(self, batches: Iterable[BatchView], aborted: Iterable[Aborted]) -> Iterator[BatchView]:
-        """Batches of records that count, each with a right checksum."""
+        """Visible batches of records, with verified checksums."""
         coming = sorted(aborted, reverse=True)
-        aborting: set[int] = set()  # producers inside such a transaction, at this point of the log
+        aborting: set[int] = set()  # producers with an aborted transaction at this point of the log
         for batch in batches:
             if not crc_holds(batch):
                 raise self.unreadable(batch.base_offset, "it fails its checksum: damaged on the way or on disk")
@@ -229,7 +228,7 @@ class Decoder:
         )
 
     def _explain(self, group: list[BatchView]) -> PipelineError:
-        """Some record of these batches is not one: the reader that goes record by record says which, and why."""
+        """Some record of these batches is invalid: the record-by-record reader reports which, and why."""
         for batch in group:
             try:
                 for _ in record_codec.iterate(batch, DECOMPRESSED_BYTES_MAX):
@@ -243,7 +242,7 @@ class Decoder:
 
 
 class _Fields(NamedTuple):
-    """Where everything is in `data`, per record; what a batch says for all its records, per batch."""
+    """Positions of all fields in `data`, per record, and the values that a batch stores once, per batch."""
 
     data: Bytes
     counts: Ints  # records per batch
@@ -258,7 +257,7 @@ class _Fields(NamedTuple):
 
 
 def _read_fields(data: bytes, group: list[BatchView], sizes: list[int]) -> _Fields | None:
-    """None when some record does not fit its batch or its own length."""
+    """None if some record does not fit its batch or its own length."""
     ends: list[int] = []
     at = 0
     for batch, size in zip(group, sizes, strict=True):
@@ -286,7 +285,7 @@ def _read_fields(data: bytes, group: list[BatchView], sizes: list[int]) -> _Fiel
         header_count, after = read_varints(buffer, headers_at)
     except BadVarint:
         return None
-    # Places only grow from field to field, so a record whose last one is in place has all of them in place.
+    # Positions only increase from field to field, so if the last field is inside the record, all fields are.
     is_whole = np.where(header_count == 0, after == end, (header_count > 0) & (after < end))
     if is_negative is not None or not is_whole.all():
         return None
@@ -297,7 +296,7 @@ def _read_fields(data: bytes, group: list[BatchView], sizes: list[int]) -> _Fiel
     else:
         timestamp = np.repeat(base_timestamp, counts) + timestamp
     kinds = np.array([1 if batch.attributes & LOG_APPEND_TIME else 0 for batch in group], np.int32)
-    if kinds.any():  # all records of such a batch have the time of the append, which is the batch's largest
+    if kinds.any():  # in a batch with LogAppendTime all records have the batch's largest timestamp
         appended_at = np.array([batch.max_timestamp for batch in group], np.int64)
         timestamp = np.where(np.repeat(kinds, counts) == 1, np.repeat(appended_at, counts), timestamp)
     return _Fields(
@@ -315,7 +314,7 @@ def _read_fields(data: bytes, group: list[BatchView], sizes: list[int]) -> _Fiel
 
 
 def _walk(data: bytes, at: int, count: int) -> list[int] | None:
-    """Where each of `count` records ends; None when one goes on behind the data."""
+    """The end of each of `count` records; None if one exceeds the data."""
     step = _STEP
     start = at
     try:
@@ -325,7 +324,7 @@ def _walk(data: bytes, at: int, count: int) -> list[int] | None:
 
 
 def _walk_long(data: bytes, at: int, count: int) -> list[int] | None:
-    """As `_walk`, when there are records of 8 KiB and more."""
+    """Like `_walk`, for records of 8 KiB and more."""
     ends = []
     try:
         for _ in range(count):
@@ -338,7 +337,8 @@ def _walk_long(data: bytes, at: int, count: int) -> list[int] | None:
 
 
 def _sum_exactly(group: list[BatchView], deltas: Ints) -> Ints:
-    """Times near the ends of 64 bits, one by one. One beyond becomes the largest there is, which no column can hold."""
+    """Timestamps near the limits of 64 bits, one by one. An overflow becomes the largest value, which columns
+    refuse."""
     sums: list[int] = []
     at = 0
     for batch in group:

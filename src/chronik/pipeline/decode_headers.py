@@ -1,8 +1,8 @@
-"""Headers of many records into one Arrow column: array<struct<key: string, value: binary>>.
+"""Decodes headers of many records into one Arrow column: array<struct<key: string, value: binary>>.
 
-Walks the first header of every record, then the second of those that have two, and so on: as many steps as the record
-with the most headers has. As in Spark's own Kafka source, a record without headers has null instead of an empty array,
-and keys that are not UTF-8 get replacement characters.
+Processes the first header of every record, then the second of those that have two, and so on: as many steps as the
+record with the most headers has. As in Spark's own Kafka source, a record without headers has null instead of an empty
+array, and keys that are not UTF-8 get replacement characters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def header_column(data: Bytes, counts: Ints, at: Ints, end: Ints) -> pa.Array:
-    """`at` is where a record's header count stands, `end` where the record ends. Raises BadVarint."""
+    """`at` is the position of a record's header count, `end` the end of the record. Raises BadVarint."""
     _, place = read_varints(data, at)
     _require_room(counts, end - place)
     list_offsets = np.zeros(len(counts) + 1, np.int32)
@@ -57,7 +57,7 @@ def header_column(data: Bytes, counts: Ints, at: Ints, end: Ints) -> pa.Array:
 
 
 def _require_room(counts: Ints, left: Ints) -> None:
-    """The bounds of `wire.records`: what it refuses is refused here before anything is allocated for it."""
+    """The bounds of `wire.records`: applied here before memory is allocated."""
     most = HEADERS_OF_ANY_SIZE_MAX + left // HEADER_BYTES_OTHERWISE_MIN
     if ((counts < 0) | (counts * 2 > left) | (counts > most)).any():
         raise BadVarint

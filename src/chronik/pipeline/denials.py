@@ -1,7 +1,7 @@
-"""What a cluster's access rules deny a query, in words: the missing permissions, and the commands that grant them.
+"""Explains access denials: the missing permissions of a query, and the commands that grant them.
 
 Brokers answer with a code that names neither the principal nor the operation. `naming` surrounds requests whose
-resource the caller knows, and turns such a code into the condition ACCESS_DENIED. It leaves all other errors alone.
+resource the caller knows, and turns such a code into the condition ACCESS_DENIED. It leaves all other errors unchanged.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from chronik.pipeline.security import QuerySecurity
 
 READ, WRITE, CREATE, DESCRIBE_CONFIGS = "read", "write", "create", "describe-configs"
-OWN_PREFIX: Final = "chronik-spark/"  # of the transactional ids and groups of exactlyOnce, which hold ids of queries
-# Who may read or write may also describe, so these are what a query needs, whichever request was denied.
+OWN_PREFIX: Final = "chronik-spark/"  # prefix of exactlyOnce's transactional ids and groups, followed by a query id
+# READ and WRITE imply DESCRIBE, so a query needs these, whichever request was denied.
 ON_GROUPS, ON_IDS = READ, WRITE
 TOPIC, GROUP, TRANSACTIONAL_ID, CLUSTER = "topic", "group", "transactional-id", "cluster"  # options of `chronik acl`
 RESOURCES: Final = {
@@ -35,7 +35,7 @@ RESOURCES: Final = {
 def naming(
     security: QuerySecurity, operation: str, *, topic: str = "", group: str = "", transactional_id: str = ""
 ) -> Iterator[None]:
-    """`operation` is what is needed on the topic. Raises ACCESS_DENIED in place of what a broker has denied."""
+    """`operation` is the one needed on the topic. Raises ACCESS_DENIED in place of a broker's denial."""
     try:
         yield
     except ClientError as fault:
@@ -59,13 +59,13 @@ def denial(
     group: str = "",
     transactional_id: str = "",
 ) -> PipelineError | None:
-    """ACCESS_DENIED, if that is what happened."""
+    """ACCESS_DENIED if the fault is a denial, else None."""
     refusal = _refusal(fault)
     if refusal is None or refusal.kafka_error not in RESOURCES:
         return None
     resource = RESOURCES[refusal.kafka_error]
     topic = getattr(fault, "topic", "") or topic
-    if resource == CLUSTER and topic:  # who may write to a topic also gets the id of an idempotent producer
+    if resource == CLUSTER and topic:  # permission to write to a topic includes an idempotent producer's id
         resource = TOPIC
     name = {TOPIC: topic, GROUP: group, TRANSACTIONAL_ID: transactional_id, CLUSTER: ""}[resource]
     needed = {GROUP: ON_GROUPS, TRANSACTIONAL_ID: ON_IDS}.get(resource, operation)
@@ -82,7 +82,7 @@ def denial(
 
 
 def _command(principal: str, operation: str, resource: str, name: str) -> str:
-    """What an operator may run to allow it."""
+    """The command that grants the permission."""
     words = ["chronik", "acl", "add", "--principal", principal, "--operation", operation, f"--{resource}"]
     if resource == CLUSTER:
         return shlex.join(words)
@@ -92,7 +92,7 @@ def _command(principal: str, operation: str, resource: str, name: str) -> str:
 
 
 def _refusal(fault: ClientError) -> Refused | None:
-    """What the broker said, wherever it is inside."""
+    """The broker's refusal, wherever it is in the chain of causes."""
     inner: object = fault
     while isinstance(inner, DeliveryFailed | TransactionFailed | Fenced):
         inner = inner.cause

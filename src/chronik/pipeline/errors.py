@@ -1,7 +1,7 @@
-"""What can go wrong in a pipeline: one exception, and a table of named conditions with the words for each.
+"""The errors of a pipeline: one exception, and a table of named conditions with their texts.
 
 A condition's name is part of the contract: Spark shows it in front of the message, alerts match on it, and tests assert
-it. The words may change. Each says what happened, where, and what to do about it.
+it. The text may change. Each says what happened, where, and what to do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONDITIONS: Final[dict[str, str]] = {
     "UNKNOWN_COLUMN": "topics have no column {column!r}{hint}; they have {columns}",
     "COLUMN_TYPE_MISMATCH": "column {column!r} is {found}, but must be {expected}",
     "COLUMN_REQUIRED": "column {column!r} is missing: {reason}",
-    # --- what the cluster has
+    # --- the cluster
     "TOPIC_NOT_FOUND": "the cluster has no topic {topics}: create it, or correct the option {option!r}",
     "PARTITION_NOT_FOUND": "the cluster has no partition {partitions} any more, or not yet: {reason}",
     "TOPIC_ID_CHANGED": (
@@ -35,7 +35,7 @@ CONDITIONS: Final[dict[str, str]] = {
     "DATA_LOSS": (
         "offsets {start} to {end} of {topic}-{partition} are gone: the log holds {log_start} to {log_end}. They were"
         " deleted before the query read them (retention.ms, retention.bytes, DeleteRecords), or the log was cut short."
-        " Set failOnDataLoss=false to go on with what is there"
+        " Set failOnDataLoss=false to continue with the remaining records"
     ),
     "NO_OFFSET_AT_TIME": (
         "{topic}-{partition} has no record at or after {timestamp_ms} ms: set startingOffsetsByTimestampStrategy=latest"
@@ -75,6 +75,42 @@ CONDITIONS: Final[dict[str, str]] = {
         " {room}: use fewer tasks with .coalesce(n)"
     ),
     "OVERWRITE_REFUSED": "records of a topic cannot be overwritten: use .mode('append')",
+    # --- contracts
+    "CONTRACT_INVALID": "{file} is not a schema that can be checked: {reason}",
+    # --- chronik.read
+    "EXTRA_MISSING": "{what} needs {package}, which is not installed: pip install '{install}'",
+    "SCHEMA_UNREADABLE": "the schema {schema!r} cannot be read: {reason}",
+    "READ_NAME_UNKNOWN": (
+        "there is no table {name!r} in {folder}{hint}. A pipeline or `chronik materialize` makes tables; storage= names"
+        " their folder"
+    ),
+    "READ_FLOW_UNKNOWN": (
+        "the table {name!r} does not say from which records it is made: start its pipeline once with this release, or"
+        " name the file with pipeline="
+    ),
+    "READ_FLOW_NOT_DECLARED": "{file} declares no table {name!r}{hint}",
+    "READ_NOT_FROM_RECORDS": (
+        "{name!r} is computed over many rows (a gold), so no record of the topic is one of its rows: read a bronze or a"
+        " silver, or the table itself with deltalake"
+    ),
+    "READ_NEEDS_SPARK": (
+        "{name!r} is made with functions, SQL or expectations, which only Spark can apply to the topic's newest"
+        " records: chronik.read({name!r}, spark=spark, pipeline={file!r})"
+    ),
+    "READ_NEEDS_PIPELINE": (
+        "{name!r} is made with functions, SQL or expectations: name the file that has them, as in"
+        " chronik.read({name!r}, spark=spark, pipeline={file!r})"
+    ),
+    "READ_NO_LINEAGE": "the table {name!r} has no columns {columns}, so nothing tells where it ends",
+    "RECORDS_MISSING": (
+        "records of {topic!r} are in neither the table nor the topic: {missing}. They were deleted from the topic"
+        " before the pipeline had written them (retention.ms, retention.bytes, DeleteRecords). Raise the topic's"
+        " retention and start the pipeline; to read without them, fail_on_data_loss=False"
+    ),
+    "READ_OVERTAKEN": (
+        "{name!r} was not read: {attempts} times in a row records were deleted from the topic while they were read."
+        " Raise the topic's retention (retention.ms, retention.bytes)"
+    ),
 }
 
 
@@ -104,7 +140,7 @@ def _again(condition: str, parameters: dict[str, Any]) -> PipelineError:
 
 
 def hint_for(name: str, known: Iterable[str]) -> str:
-    """`: did you mean 'subscribe'?`, or nothing when nothing is near."""
+    """`: did you mean 'subscribe'?`, or nothing if no name is similar."""
     by_lower = {each.lower(): each for each in known}
     near = get_close_matches(name.lower(), by_lower, n=1)
     return f": did you mean {by_lower[near[0]]!r}?" if near else ""

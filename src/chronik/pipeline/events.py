@@ -1,7 +1,7 @@
-"""What happened, as records of the topic __chronik_pipeline_events: one for each batch, start and end of a flow.
+"""Events of runs, as records of the topic __chronik_pipeline_events: one for each batch, start and end of a flow.
 
 The value is one JSON object, the key is pipeline/flow, so a partition has a flow's history in order. Reports, `status`
-and the console read it; nothing in a pipeline depends on it. Times are integers in ms since 1970, counts are exact.
+and the console read them; pipelines do not depend on them. Times are integers in ms since 1970, counts are exact.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class Event:
     kind: str  # started | batch | stopped
     pipeline: str
     flow: str
-    run_id: str  # of one `chronik pipeline run`
+    run_id: str  # identifies one `chronik pipeline run`
     time_ms: int
     batch_id: int = -1
     rows_in: int = 0
     rows_out: int = 0
     rows_dead: int = 0
     rows_dropped: int = 0
-    rows_late: int = 0  # behind the watermark, so in no result
-    failed: Mapping[str, int] = field(default_factory=dict)  # rows by expectation
+    rows_late: int = 0  # behind the watermark, so not in any result
+    failed: Mapping[str, int] = field(default_factory=dict)  # failed rows by expectation
     duration_ms: int = 0
-    lag_messages: int = -1  # -1: not asked
+    lag_messages: int = -1  # -1: not measured
     lag_ms: int = -1
     table_version: int = -1
     reads: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Event:
 
 
 class EventLog:
-    """Writes events. A cluster that does not take one costs a line in the log, never the flow."""
+    """Writes events. If the cluster refuses one, it is logged; the flow is not affected."""
 
     def __init__(self, cluster: LiveCluster) -> None:
         self._cluster = cluster
@@ -75,7 +75,7 @@ class EventLog:
 
 
 def read_events(cluster: LiveCluster, pipeline: str | None = None) -> list[Event]:
-    """Everything that is kept, oldest first; of one pipeline if it is named."""
+    """All stored events, oldest first; only those of `pipeline` if given."""
     found: list[Event] = []
 
     def take(at: TopicPartition, record: Record) -> None:
@@ -92,16 +92,29 @@ def read_events(cluster: LiveCluster, pipeline: str | None = None) -> list[Event
 
 
 def parse(value: bytes | None) -> Event | None:
-    """None for what is no event: anybody may write to a topic. Fields of a later release are passed over."""
+    """None for a record that is not an event: any client may write to the topic. Fields of later releases are
+    ignored."""
     try:
         document = json.loads(value or b"")
         return Event(**{name: _shaped(name, given) for name, given in document.items() if name in _FIELDS})
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError, RecursionError):
         return None
 
 
 def _shaped(name: str, given: Any) -> Any:
-    return tuple(given) if name == "reads" else given
+    """Raises TypeError for a value of another kind than a run writes."""
+    if name == "reads":
+        given = tuple(given)
+        is_right = all(isinstance(each, str) for each in given)
+    elif name in ("failed", "versions"):
+        kind = int if name == "failed" else str
+        is_right = isinstance(given, dict) and all(type(each) is kind for each in given.values())
+    else:
+        is_right = isinstance(given, str) if name in _TEXTS else type(given) is int and abs(given) < 2**63
+    if not is_right:
+        raise TypeError(name)
+    return given
 
 
+_TEXTS: Final = frozenset({"kind", "pipeline", "flow", "run_id", "writes", "error"})
 _FIELDS: Final = frozenset(Event.__dataclass_fields__)

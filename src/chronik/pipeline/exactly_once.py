@@ -1,21 +1,21 @@
-"""A batch of a streaming query appears in its topics once, whatever is killed and however often it is repeated.
+"""A batch of a streaming query appears in its topics exactly once, whatever is killed and however often it is repeated.
 
-1. A task reads the register (`batch_register`). If it holds another run of the query, this run takes its place, and the
-   other one decides nothing from then on. If the batch was decided by an earlier attempt, the task writes nothing.
-   Otherwise it writes its rows in a transaction of its own and leaves that open: its part of the batch.
-2. The driver has the parts of all tasks. It makes sure that they are still open, then writes the batch's number and the
-   list of its parts into the register, in one transaction. This decides the batch; the register takes one decision.
-3. The driver commits the parts. If it dies before the last one, Spark repeats the batch, and only step 3 is done again.
+1. A task reads the register (`batch_register`). If it holds another run of the query, this run replaces it, and the
+   other one can decide nothing after that. If an earlier attempt decided the batch, the task writes nothing. Otherwise
+   it writes its rows in its own transaction and leaves that open: its part of the batch.
+2. The driver has the parts of all tasks. It checks that they are still open, then writes the batch's number and the
+   list of its parts into the register, in one transaction. This decides the batch; only one decision can succeed.
+3. The driver commits the parts. If it dies before the last one, Spark repeats the batch, and only step 3 is repeated.
 
-So only parts of a decision are ever committed. An attempt that was overtaken (a second driver, a driver that was
-thought dead, a task that Spark has given up) is not part of one, and its transactions are aborted. Nothing depends on
-how rows are divided among tasks: a repeated batch may have other tasks, or other rows.
+So only parts of a decision are ever committed. A superseded attempt (a second driver, a driver presumed dead, a task
+that Spark has abandoned) is not part of one, and its transactions are aborted. The division of rows among tasks does
+not matter: a repeated batch may have other tasks, or other rows.
 
-Transactional ids are never shared by two attempts that may run at the same time, because taking an id over aborts its
-open transaction, which could be part of a decision. Hence the run and the worker process in each id.
+Two attempts that may run at the same time never share a transactional id, because taking an id over aborts its open
+transaction, which could be part of a decision. Hence each id includes the run and the worker process.
 
-One case is left: parts that were decided and not committed are aborted after `kafka.transaction.timeout.ms`. If no
-driver comes back before that, BATCH_TORN says so, or the batch is written again when none of its parts was committed.
+One case remains: parts that were decided but not committed are aborted after `kafka.transaction.timeout.ms`. If no
+driver returns before that, BATCH_TORN reports it, or the batch is written again if none of its parts was committed.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from chronik.pipeline.sink_options import SinkOptions
     from chronik.wire.records import Headers
 
-AGE_MAX: Final = 0.8  # of the transactions' timeout, when a batch is decided: the rest is for committing its parts
-RUN_CHARS: Final = 13  # of a run's id, enough to tell the runs of one query apart
+AGE_MAX: Final = 0.8  # share of the transaction timeout at the decision; the rest is for committing the parts
+RUN_CHARS: Final = 13  # of a run's id, enough to distinguish the runs of one query
 CLEAN_UP_MS: Final = 5_000
 
 _worker = (0, "")
@@ -61,7 +61,7 @@ class BatchTask:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What a task tells the driver."""
+    """A task's report to the driver."""
 
     query_id: str
     run: str
@@ -72,7 +72,7 @@ class TaskResult:
 
 
 class TaskWriter:
-    """The rows of one task. Use it in `async with`: what ends with an error is aborted."""
+    """Writes the rows of one task. Use it in `async with`: an error aborts the transaction."""
 
     def __init__(self, cluster: ClusterClient, task: BatchTask, options: SinkOptions) -> None:
         self._cluster, self._task, self._options = cluster, task, options
@@ -81,7 +81,7 @@ class TaskWriter:
         self._producer: Producer | None = None
 
     async def is_decided(self) -> bool:
-        """Whether an earlier attempt has written the batch. The first task of a run also supersedes the run before.
+        """Whether an earlier attempt has decided the batch. A run's first task also supersedes the previous run.
 
         Raises QUERY_SUPERSEDED.
         """
@@ -105,7 +105,7 @@ class TaskWriter:
         await self._producer.close(flushes=False)
         if exception[0] is None:
             return
-        with suppress(ClientError):  # its timeout ends it, or the next batch's clean-up
+        with suppress(ClientError):  # otherwise its timeout or the next batch's clean-up ends it
             await transactions.end(
                 self._cluster,
                 self._begun.handle,
@@ -155,7 +155,7 @@ class TaskWriter:
 
 
 async def commit_batch(cluster: ClusterClient, batch: int, results: Sequence[TaskResult], options: SinkOptions) -> None:
-    """Decides the batch, unless an earlier attempt has, and commits what it is made of."""
+    """Decides the batch, unless an earlier attempt has, and commits its parts."""
     parts = tuple(each.part for each in results if each.part is not None)
     if not parts and not any(each.is_decided for each in results):
         return
@@ -176,9 +176,9 @@ async def commit_batch(cluster: ClusterClient, batch: int, results: Sequence[Tas
 
 
 async def abort_batch(cluster: ClusterClient, batch: int, results: Sequence[TaskResult], options: SinkOptions) -> None:
-    """Ends the transactions of a batch that failed, unless it was decided after all.
+    """Ends the transactions of a failed batch, unless it was decided after all.
 
-    Changing nothing in the register still fences a decision that may be under way.
+    Even an unchanged write to the register fences a decision in progress.
     """
     if not results:
         return
@@ -217,7 +217,7 @@ async def _commit_parts(cluster: ClusterClient, task: BatchTask, register: Regis
 async def _require_open(
     cluster: ClusterClient, task: BatchTask, results: Sequence[TaskResult], options: SinkOptions
 ) -> None:
-    """A part that has timed out must not get into a decision."""
+    """A part whose transaction has timed out must not become part of a decision."""
     age_ms = cluster.clock.wall_ms() - min(each.begun_ms for each in results if each.part is not None)
     if age_ms > AGE_MAX * options.transaction_timeout_ms:
         reason = f"its first task began {age_ms} ms ago; raise kafka.transaction.timeout.ms, or make batches smaller"
@@ -231,10 +231,10 @@ async def _require_open(
 
 
 async def _clean_up(cluster: ClusterClient, task: BatchTask, register: Register) -> None:
-    """Aborts what attempts that failed have left open, because readers of committed records wait for it.
+    """Aborts transactions that failed attempts left open, because they block readers of committed records.
 
-    Between two batches no attempt of this run is under way, and those of past runs can decide nothing any more. What
-    stays behind when this fails ends with its timeout.
+    Between two batches no attempt of this run is active, and past runs can no longer decide anything. If this fails,
+    the transactions end with their timeout.
     """
     runs = {task.run, *register.past}
     with suppress(ClientError):
@@ -249,7 +249,7 @@ def _require_present(task: BatchTask, register: Register) -> None:
 
 
 def worker_name() -> str:
-    """Of this process. A forked process has another one."""
+    """The name of this process. A forked process has another one."""
     global _worker
     if _worker[0] != os.getpid():
         _worker = (os.getpid(), uuid.uuid4().hex[:12])

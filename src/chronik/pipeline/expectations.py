@@ -1,7 +1,7 @@
-"""Conditions that rows are expected to meet, and what happens to rows that fail. No Spark import in this file.
+"""Conditions that rows should meet, and the outcome for rows that fail. Does not import Spark.
 
-An expectation is a name, a condition in Spark's SQL over the columns of the table that declares it, and one of four
-outcomes. A condition that is null holds: a column that may not be null says so itself (`amount IS NOT NULL`).
+An expectation is a name, a condition in Spark SQL over the columns of its table, and one of four outcomes. A condition
+that is null holds: to require a column, write `amount IS NOT NULL`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from enum import StrEnum
 
 class OnFail(StrEnum):
     WARN = "warn"  # the row is written and counted
-    DROP = "drop"  # the row is left out and counted
-    DLQ = "dlq"  # the record goes to the dead letters instead, with the names of what it failed
+    DROP = "drop"  # the row is omitted and counted
+    DLQ = "dlq"  # the record becomes a dead letter, with the names of the failed expectations
     FAIL = "fail"  # nothing of the batch is written and the flow stops
 
 

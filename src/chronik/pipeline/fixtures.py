@@ -1,7 +1,7 @@
-"""`chronik pipeline test`: a pipeline's functions on rows from files, in one session, without broker or tables.
+"""`chronik pipeline test`: runs a pipeline's functions on rows from files, in one session, without broker or tables.
 
 The records of fixtures/TOPIC.jsonl go through the same decoding, functions and expectations as in a run. A silver keeps
-the last row of each key, a gold computes over all of it, as after a run that has read everything.
+the last row of each key, a gold is computed over all of it, as after a run that has read everything.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """One table: its rows, and how they differ from those expected; both empty when nothing was expected."""
+    """One table: its rows, and the differences from the expected ones; both empty if none were expected."""
 
     name: str
     rows: list[dict[str, Any]]
-    dead: dict[str, int] = field(default_factory=dict)  # by error class
+    dead: dict[str, int] = field(default_factory=dict)  # dead letters by error class
     is_compared: bool = False
     missing: list[dict[str, Any]] = field(default_factory=list)
     surplus: list[dict[str, Any]] = field(default_factory=list)
@@ -106,7 +106,7 @@ class _Fixture:
         return decoded(self._spark.createDataFrame(records, RECORD_SCHEMA), bronze, "fixture")
 
     def _stream(self, declaration: Declaration) -> DataFrame:
-        """Rows as they flow: judged, but not yet kept by key."""
+        """Rows after expectations, before keeping one per key."""
         if declaration.name not in self._rows:
             if isinstance(declaration, Bronze):
                 inputs = [good(self._decoded(declaration))]
@@ -132,7 +132,7 @@ class _Fixture:
         if not isinstance(declaration, Silver) or not declaration.keys:
             return rows
         keeping = Keeping(declaration.keys, (declaration.sequence_by,), DELETED)
-        rows = marked(rows, declaration).coalesce(1)  # so that rows of a key meet
+        rows = marked(rows, declaration).coalesce(1)  # so that rows of a key are in one task
 
         def stand(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
@@ -159,7 +159,7 @@ def _bytes(value: Any) -> bytearray | None:
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """As JSON has it, so that rows can be compared with lines of a file."""
+    """In JSON's types, to compare rows with lines of a file."""
     return {
         name: value.isoformat() if isinstance(value, datetime) else value
         for name, value in row.items()

@@ -1,7 +1,7 @@
-"""What runs: one flow for each declaration, with the places it reads and writes. Pure; touches neither disk nor Spark.
+"""Flows: one for each declaration, with the places it reads and writes. Pure; touches neither disk nor Spark.
 
-A flow's names follow from the pipeline's and the declaration's, and from nothing else: the checkpoint, the consumer
-group in which its lag can be seen, and the application id under which its table counts batches.
+A flow's names depend only on the names of pipeline and declaration: the checkpoint, the consumer group that shows its
+lag, and the application id under which its table counts batches.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EVENTS_TOPIC: Final = "__chronik_pipeline_events"
 class Flow:
     pipeline: str
     declaration: Declaration
-    source_topic: str  # the one at the bottom of everything it reads
+    source_topic: str  # the topic that its input originates from
     storage: str
 
     @property
@@ -34,7 +34,7 @@ class Flow:
 
     @property
     def table(self) -> str:
-        """Where its table is; nothing for a flow that writes to a topic."""
+        """The path of its table; empty for a flow that writes to a topic."""
         return "" if isinstance(self.declaration, ToTopic) else table_path(self.storage, self.name)
 
     @property
@@ -52,12 +52,12 @@ class Flow:
 
     @property
     def is_view(self) -> bool:
-        """Computed anew from other tables, so without a query, a checkpoint and a group of its own."""
+        """Recomputed from other tables, so it has no query, checkpoint or group."""
         return isinstance(self.declaration, Gold) and not self.declaration.is_stream
 
     @property
     def dlq_topic(self) -> str:
-        """Where its dead letters go; nothing for a flow that has none."""
+        """The topic for its dead letters; empty for a flow without any."""
         return f"{self.source_topic}{DLQ_SUFFIX}" if isinstance(self.declaration, Bronze | Silver) else ""
 
 
@@ -66,7 +66,7 @@ def table_path(storage: str, name: str) -> str:
 
 
 def flows_of(pipeline: Pipeline, storage: str) -> list[Flow]:
-    """In the order of declaration. A declaration that leads to no topic has no flow; `plan` says why."""
+    """In the order of declaration. A declaration without a source topic has no flow; `plan` reports why."""
     found = []
     for declaration in pipeline:
         bottom = pipeline.topic_of(declaration)

@@ -1,4 +1,4 @@
-"""Columns of a pipeline's tables, found out on empty frames: the functions run, no record is read."""
+"""Determines the columns of a pipeline's tables on empty frames: the functions run, but no record is read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RAISED: Final = re.compile(r"(\w+\.)*[A-Z]\w+(Error|Exception|Unreachable|Refuse
 
 
 class EmptyFrames:
-    """Keeps what it has found: a table that many read is resolved once."""
+    """Caches results: a table that many declarations read is resolved once."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -74,7 +74,7 @@ class EmptyFrames:
 
 
 def first_line(error: BaseException) -> str:
-    """What Spark says first or, of an error in Python, what Python says last; traces are for those who ask for them."""
+    """The first line of a Spark error or, for a Python error, the last line; traces are only shown on request."""
     lines = str(error).strip().splitlines()
     raised = [line.strip() for line in lines if RAISED.match(line)]
     if raised and "Traceback" in str(error):

@@ -1,4 +1,4 @@
-"""Pieces of one buffer as an Arrow array, without touching them one by one."""
+"""Takes pieces of one buffer as an Arrow array, without a Python loop."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def gather(data: Bytes, start: Ints, length: Ints, is_null: Mask | None, chosen: Mask | None = None) -> pa.Array:
-    """The pieces of `data` that start and are as long as said, in ascending order, as one binary array.
+    """Pieces of `data` with these starts and lengths, in ascending order, as one binary array.
 
-    The whole buffer is shown to Arrow as pieces that are wanted and pieces that lie between them, in turn; it then
-    takes every other one, which is one memcpy each, in C++.
+    The whole buffer is presented to Arrow as alternating wanted and unwanted pieces; Arrow then takes every other one,
+    one memcpy each, in C++.
     """
     start, length = chosen_of(chosen, start), chosen_of(chosen, length)
     count = len(start)
@@ -34,5 +34,5 @@ def gather(data: Bytes, start: Ints, length: Ints, is_null: Mask | None, chosen:
 
 
 def chosen_of(chosen: Mask | None, values: Any) -> Any:
-    """The values that are chosen; all of them when nothing says otherwise."""
+    """The chosen values; all of them if `chosen` is None."""
     return values if chosen is None else values[chosen]

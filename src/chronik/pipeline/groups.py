@@ -1,15 +1,16 @@
-"""A streaming query as a consumer group, so that its lag shows in every Kafka tool. Never decides where a query reads.
+"""Publishes a streaming query's progress as a consumer group, so that every Kafka tool shows its lag. Never decides
+where a query reads.
 
-The group is kafka.group.id, or `spark-<id of the query>`. What is committed is what the query has finished: when Spark
-asks for the next batch it names where the last one ended, and by then that one is in the sink. (Its own `commit` call
+The group is kafka.group.id, or `spark-<id of the query>`. Committed offsets cover what the query has finished: when
+Spark asks for the next batch it passes the end of the last one, which is in the sink by then. (Its own `commit` call
 comes one batch later, and never for the last.)
 
-The driver's side of a Python source is not told the id of its query; tasks are. So the first task of a query introduces
-it: it commits to a group whose name the driver made up, with the id as the text beside the offset, and the driver looks
-there before it commits, once. That group is deleted as soon as it was read. A query that ends before that leaves its
-group behind; the next run of the query deletes it.
+The driver's side of a Python source does not know the id of its query; tasks do. So the first task of a query commits
+an introduction: it commits to a group whose name the driver generated, with the id as the text beside the offset. The
+driver reads it before its first commit, then deletes that group. A query that ends earlier leaves the group behind; the
+query's next run deletes it.
 
-A cluster that refuses commits (an ACL, a coordinator that is away) costs the lag and not the query: it is logged once.
+If the cluster refuses commits (an ACL, an unavailable coordinator), only the lag is missing: it is logged once.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
     from chronik.pipeline.offsets import OffsetRange
     from chronik.pipeline.options import SourceOptions
 
-QUERY_ID: Final = "sql.streaming.queryId"  # the local property in which Spark tells tasks
+QUERY_ID: Final = "sql.streaming.queryId"  # the local property that Spark sets for tasks
 
 log = logging.getLogger(__name__)
 
 
 class QueryGroup:
-    """The driver's half."""
+    """The driver's part."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._prefix = options.group_id_prefix
@@ -47,7 +48,7 @@ class QueryGroup:
 
     @property
     def introduction(self) -> str | None:
-        """The group through which a task is to tell the query's id; None when it is known."""
+        """The group through which a task reports the query's id; None once it is known."""
         return self._introduction
 
     def finished(self, cluster: BlockingCluster, positions: Mapping[TopicPartition, int]) -> None:
@@ -77,7 +78,7 @@ class QueryGroup:
             self._group_id, self._introduction = f"{self._prefix}-{query_id}", None
 
     def _left_behind(self, cluster: BlockingCluster, query_id: str) -> list[str]:
-        """Introductions of earlier runs of the query, which ended before they read them."""
+        """Introductions of earlier runs of the query, which ended before reading them."""
         groups = [group for group in cluster.list_groups() if group.startswith(_introductions(self._prefix))]
         return [group for group in groups if any(text == query_id for _, text in cluster.committed(group).values())]
 
@@ -87,7 +88,7 @@ def _introductions(prefix: str) -> str:
 
 
 def introduce(options: SourceOptions, introduction: str, first: OffsetRange) -> None:
-    """The task's half: tells the driver which query this is, if Spark says so."""
+    """The task's part: reports the query's id to the driver, if Spark provides it."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

@@ -1,8 +1,8 @@
-"""JSON by declared types, strictly: what is not of its type is named, and never made into it. Columns of Spark.
+"""JSON by declared types, strictly: a value of another type is reported, never converted. Spark columns.
 
-Spark's own parser takes what comes near: a number as seconds since 1970, a time of day as today's, a text as a decimal,
-a number too large as infinity, one digit too many as rounded. Such types are read as what they look like in JSON
-(`raw`), checked (`wrong`), and converted (`typed`). All other types Spark's parser takes strictly by itself.
+Spark's own parser is lenient: it takes a number as seconds since 1970, a time of day as today's, a text as a decimal, a
+number that is too large as infinity, and rounds excess digits. Such types are parsed as their JSON form (`raw`),
+checked (`wrong`), and converted (`typed`). Spark's parser handles all other types strictly.
 
 | type | accepts |
 |---|---|
@@ -12,7 +12,7 @@ a number too large as infinity, one digit too many as rounded. Such types are re
 | decimal(p,s) | a number that fits without rounding |
 | float, double | a number that is finite in the type |
 
-A fraction of a second finer than Spark's microseconds is cut off. An array or a struct is wrong if any part of it is.
+Fractions finer than Spark's microseconds are truncated. An array or a struct is wrong if any part of it is.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TEXTS: Final[dict[type[DataType], str]] = {
     TimestampNTZType: rf"^{DATE}([T ]\d{{1,2}}:\d{{1,2}}(:\d{{1,2}}(\.\d+)?)?)?$",
     DateType: rf"^{DATE}$",
 }
-EXPONENT: Final = r"^-?\d+(\.\d+)?[eE][+-]?\d+$|^-?\d+\.0$"  # a double, as Spark writes it
+EXPONENT: Final = r"^-?\d+(\.\d+)?[eE][+-]?\d+$|^-?\d+\.0$"  # a double, as formatted by Spark
 FLOAT_MAX: Final = 3.4028234663852886e38
 DOUBLE_MAX: Final = 1.7976931348623157e308
 SHOWN_CHARACTERS: Final = 80
@@ -54,7 +54,7 @@ ADVICE: Final = "; declare it long and convert it with timestamp_millis or times
 
 
 def raw(kind: DataType) -> DataType:
-    """The type to parse JSON with."""
+    """The type for parsing the JSON."""
     match kind:
         case StructType():
             return StructType([StructField(each.name, raw(each.dataType)) for each in kind.fields])
@@ -72,7 +72,7 @@ def raw(kind: DataType) -> DataType:
 
 
 def typed(value: Column, kind: DataType) -> Column:
-    """What was parsed with `raw(kind)`, as `kind`. Of no meaning where `wrong` finds something."""
+    """A value parsed with `raw(kind)`, as `kind`. Meaningless where `wrong` finds an error."""
     match kind:
         case StructType():
             fields = [typed(value[each.name], each.dataType).alias(each.name) for each in kind.fields]
@@ -89,7 +89,7 @@ def typed(value: Column, kind: DataType) -> Column:
 
 
 def wrong(value: Column, kind: DataType, path: str = "") -> Column:
-    """What is wrong with a value, with its path; null when nothing is."""
+    """The error of a value, with its path; null if there is none."""
     match kind:
         case StructType():
             inside = [
@@ -103,7 +103,7 @@ def wrong(value: Column, kind: DataType, path: str = "") -> Column:
         case MapType():
             return _first(F.map_values(value), lambda item: wrong(item, kind.valueType, f"{path}{{}}"))
         case DecimalType():
-            shown = F.to_json(value)  # by which a text differs from a number
+            shown = F.to_json(value)  # distinguishes a text from a number
             fits, is_absent = _fits(value, shown, kind), value.isNull() | (shown == "null")
         case FloatType() | DoubleType():
             largest = FLOAT_MAX if isinstance(kind, FloatType) else DOUBLE_MAX
@@ -118,7 +118,7 @@ def wrong(value: Column, kind: DataType, path: str = "") -> Column:
 
 
 def unknown(value: Column, kind: DataType, path: str = "") -> Column:
-    """Paths of the fields of a VARIANT, at any depth, that a schema does not know; null if it is not of that shape."""
+    """Paths of the fields of a VARIANT, at any depth, that are not in the schema; null for another shape."""
 
     def inside(item: Column, kind: DataType, path: str) -> Column:
         return F.coalesce(unknown(item, kind, path), F.array().cast("array<string>"))
@@ -146,7 +146,7 @@ def unknown(value: Column, kind: DataType, path: str = "") -> Column:
 
 
 def _fits(value: Column, text: Column, kind: DecimalType) -> Column:
-    """A number whose digits the type can hold. With an exponent it is a double, and must come back as it was."""
+    """Whether the type can hold the number's digits. With an exponent it is a double, and must round-trip."""
     decimal = F.try_variant_get(value, "$", kind.simpleString())
     is_same = decimal.cast("double") == F.try_variant_get(value, "$", "double")
     digits = rf"^-?\d+(\.\d{{1,{kind.scale}}})?$" if kind.scale else r"^-?\d+$"

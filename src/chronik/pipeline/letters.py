@@ -1,6 +1,6 @@
-"""Dead letters without Spark: what their headers are called, how one is read, and the topic they live in.
+"""Dead letters without Spark: their header names, decoding one, and creating their topic.
 
-Names of headers are part of the contract: other people's tools read them.
+Header names are part of the contract: external tools read them.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from chronik.wire.records import Record
 
 PREFIX: Final = "chronik.dlq."
-# What a letter says of itself, in this order, each as text.
+# The headers of a letter, in this order, each as text.
 TOPIC, TOPIC_ID, PARTITION, OFFSET = f"{PREFIX}topic", f"{PREFIX}topic.id", f"{PREFIX}partition", f"{PREFIX}offset"
-TIMESTAMP = f"{PREFIX}timestamp"  # of the record, in ms
+TIMESTAMP = f"{PREFIX}timestamp"  # timestamp of the record, in ms
 PIPELINE, FLOW = f"{PREFIX}pipeline", f"{PREFIX}flow"
 ERROR, MESSAGE = f"{PREFIX}error", f"{PREFIX}message"
 ADDED: Final = (TOPIC, TOPIC_ID, PARTITION, OFFSET, TIMESTAMP, PIPELINE, FLOW, ERROR, MESSAGE)
-# Room for what is added to a record that was as large as its topic allows.
+# Room for the headers added to a record that already has its topic's maximum size.
 HEADER_BYTES_MAX: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter as people see it, and as `fix` gets it."""
+    """A dead letter as shown to users and passed to `fix`."""
 
     topic: str
     topic_id: str
@@ -40,11 +40,11 @@ class Letter:
     message: str
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]  # the producer's
+    headers: tuple[tuple[str, bytes | None], ...]  # headers of the producer
 
 
 def letter_of(record: Record) -> Letter | None:
-    """None for a record that no flow has written: anybody may write to a topic."""
+    """None for a record that no flow wrote: any client may write to the topic."""
     said = {name: (text or b"").decode("utf-8", "replace") for name, text in record.headers if name in ADDED}
     own = tuple((name, value) for name, value in record.headers if name not in ADDED)
     try:
@@ -67,7 +67,7 @@ def letter_of(record: Record) -> Letter | None:
 
 
 def prepare(cluster: LiveCluster, flow: Flow, source: TopicFacts) -> None:
-    """Makes the topic, with room for the headers, and for ever: what is in it is nowhere else for long."""
+    """Creates the topic, with room for the headers and unlimited retention: its source may delete the records."""
     limit = int(cluster.configs_of([flow.source_topic])[flow.source_topic]["max.message.bytes"])
     settings = {"retention.ms": "-1", "max.message.bytes": str(min(limit + HEADER_BYTES_MAX, 2**31 - 1))}
     cluster.create_topic(flow.dlq_topic, source.partition_count, settings)

@@ -1,7 +1,7 @@
-"""The cluster as pipelines see it, for callers that wait: topics, lag, a few records in or out.
+"""A pipeline's blocking view of the cluster: topics, lag, a few records in or out.
 
-Each call opens its own connection on an event loop of its own and closes it, so any thread of a driver may call, and
-nothing outlives a query. Records by the million are Spark's business, not this module's.
+Each call opens its own connection on its own event loop and closes it, so any driver thread may call, and nothing
+outlives a query. Spark handles large amounts of records, not this module.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Outgoing(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Lag:
     messages: int
-    ms: int  # how long the oldest record that was not read has been waiting
+    ms: int  # age of the oldest unread record
 
 
 class LiveCluster:
@@ -56,7 +56,7 @@ class LiveCluster:
 
     @property
     def options(self) -> dict[str, str]:
-        """How readers and writers of Spark reach the same cluster."""
+        """Options for Spark readers and writers of the same cluster."""
         return {"kafka.bootstrap.servers": self.bootstrap, **self.security.options}
 
     def topics(self) -> Mapping[str, TopicFacts]:
@@ -70,7 +70,7 @@ class LiveCluster:
             raise PipelineFault("BROKER_NOT_REACHED", bootstrap=self.bootstrap, reason=str(error)) from error
 
     def why_denied(self, topic: str, operation: str) -> str:
-        """Why a topic is not among `topics`, if access rules hide it; else nothing."""
+        """The reason why access rules hide a topic from `topics`, or an empty string."""
 
         async def work(cluster: ClusterClient) -> None:
             code = (await cluster.retrying(lambda: cluster.refresh([topic]))).errors.get(topic)
@@ -85,7 +85,7 @@ class LiveCluster:
         return ""
 
     def configs_of(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
-        """All settings of these topics, as they hold."""
+        """All effective configs of these topics."""
 
         async def work(cluster: ClusterClient) -> dict[str, dict[str, str]]:
             found = {}
@@ -98,7 +98,7 @@ class LiveCluster:
         return self._run(work)
 
     def create_topic(self, name: str, partition_count: int, settings: Mapping[str, str] | None = None) -> bool:
-        """False when it was there already."""
+        """False if it already existed."""
 
         async def work(cluster: ClusterClient) -> bool:
             result = (await topics.create(cluster, [topics.NewTopic(name, partition_count, -1, settings or {})]))[name]
@@ -106,7 +106,7 @@ class LiveCluster:
                 return True
             if result.kafka_error is ErrorCode.TOPIC_ALREADY_EXISTS:
                 return False
-            # Who may not create a topic is not told that it exists; who may describe it finds it.
+            # Without CREATE permission the answer does not show that it exists; DESCRIBE permission finds it.
             if is_denied(result) and name in (await cluster.refresh([name])).topics:
                 return False
             with naming(self.security, CREATE, topic=name):
@@ -153,9 +153,9 @@ class LiveCluster:
             return self._run(work)
 
     def lag_behind(self, topic: str, positions: Mapping[int, int]) -> Lag | None:
-        """How far a reader is behind that has read up to these offsets; what retention deleted is no lag.
+        """The lag of a reader at these offsets. Records deleted by retention do not count.
 
-        None when it cannot be known now, because a partition has no leader that answers.
+        None if it is unknown now, because a partition has no leader that answers.
         """
 
         async def work(cluster: ClusterClient) -> Lag | None:
@@ -167,7 +167,7 @@ class LiveCluster:
             return self._run_if_possible(work)
 
     def lag_of(self, group: str, topic: str) -> Lag | None:
-        """The same for what a group has committed."""
+        """The same for a group's committed offsets."""
 
         async def work(cluster: ClusterClient) -> Lag | None:
             known = await cluster.topic(topic)
@@ -180,7 +180,7 @@ class LiveCluster:
             return self._run_if_possible(work)
 
     def _run_if_possible(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T | None:
-        """None for what another attempt, a moment later, may answer."""
+        """None for errors that a later attempt may not have."""
         try:
             return self._run(work)
         except ClientError as error:
@@ -192,9 +192,9 @@ class LiveCluster:
         async def connected() -> T:
             async with self.security.client(self.bootstrap, "chronik-pipeline") as cluster:
                 if not self._was_reached:
-                    await cluster.to_any()  # a cluster that is not there at all is told at once; later faults wait
+                    await cluster.to_any()  # fails at once if no broker is reachable; later errors are retried
                     self._was_reached = True
-                # Before its first answer a lost quorum is told at once; a pipeline that runs waits until it is back.
+                # Before its first answer a lost quorum fails at once; a running pipeline waits until it is back.
                 answer = await (work(cluster) if self._has_answered else unless_quorum_lost(cluster, work(cluster)))
                 self._has_answered = True
                 return answer
@@ -215,6 +215,6 @@ async def _ends(cluster: ClusterClient, partitions: Sequence[TopicPartition]) ->
 
 def _summed(lags: Mapping[TopicPartition, lag.PartitionLag]) -> Lag | None:
     messages = [each.lag for each in lags.values() if each.lag is not None]
-    if len(messages) < len(lags):  # the lag of a partition that did not answer is not nothing
+    if len(messages) < len(lags):  # a partition that did not answer may have lag
         return None
     return Lag(sum(messages), max((each.lag_ms or 0 for each in lags.values()), default=0))

@@ -1,8 +1,8 @@
-"""The one Spark application that keeps all materialized topics as tables. Run by `supervisor`, as a process of its own.
+"""The Spark application that keeps all materialized topics as tables. `supervisor` runs it as a separate process.
 
-Every few seconds it asks which topics want a table, starts what is new, stops what is no longer wanted or has other
-settings, and says how each is doing in the topic __chronik_tables. A table that fails is tried again, later each time;
-the others do not notice. No broker knows of it: produce never waits for a table.
+Every few seconds it determines which topics want a table, starts new ones, stops those that are unwanted or have
+changed settings, and publishes each table's state in the topic __chronik_tables. A failed table is retried with
+increasing delays; the others are not affected. Brokers are not involved: produce never waits for a table.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ logger = logging.getLogger(__name__)
 
 TICK_S: Final = 2
 RETRY_S_MIN, RETRY_S_MAX = 5, 300
-SAMPLE_RECORDS: Final = 1000  # by which the fields of JSON values are found out, once, for a table that is new
+SAMPLE_RECORDS: Final = 1000  # sample from which a new table's JSON schema is inferred, once
 
 
 @dataclass
 class Kept:
-    """One topic."""
+    """One materialized topic."""
 
     settings: TableSettings
     run: Run | None = None
@@ -70,7 +70,7 @@ class Materializer:
         self._cluster.create_topic(STATES_TOPIC, 1, {"cleanup.policy": "compact"})
 
     def tick(self) -> list[TableState]:
-        """One look at everything; what was said of each table."""
+        """Updates all tables once; returns their states."""
         wanted = self._wanted()
         for topic in list(self.kept):
             if self.kept[topic].settings != wanted.get(topic):
@@ -91,7 +91,7 @@ class Materializer:
         return {settings.topic: settings for settings in found if settings is not None}
 
     def _keep(self, kept: Kept) -> None:
-        """Starts it if it is to run and does not."""
+        """Starts the table if it should run and does not."""
         if kept.run is not None and not kept.run.goes_on():
             self._ended(kept)
         if kept.run is not None or kept.is_refused or self._clock_s() < kept.retry_at_s:
@@ -109,7 +109,7 @@ class Materializer:
         plan = dry_run(
             pipeline, cluster=self._cluster, storage=self._storage, frames=EmptyFrames(self._spark), master=""
         )
-        # Half of what it may be behind is spent waiting, the other half working.
+        # Half of the target lag is spent waiting, the other half working.
         run = Run(self._spark, plan, self._cluster, Pace(max(settings.target_lag_ms // 2, 1)))
         run.start()
         return run
@@ -136,7 +136,7 @@ class Materializer:
             kept.run = None
 
     def _schema(self, settings: TableSettings) -> str | None:
-        """Of the values: what the table has, else what the first records have; None as long as there are none."""
+        """The schema of values: from the table, else inferred from the first records; None while there are none."""
         if settings.decode == "none":
             return ""
         table = table_path(self._storage.root, settings.table)

@@ -1,7 +1,7 @@
-"""A topic that is kept as a table: what its configs ask for, and in which state its table is. Pure.
+"""A topic that is kept as a table: its settings, and the state of its table. Pure.
 
-Settings are the topic's own chronik.table.* configs, which the controller has checked, so any Kafka tool can set them.
-They become the same declarations that a pipeline file makes.
+Settings are the topic's own chronik.table.* configs, which the controller validates, so any Kafka tool can set them.
+They become the same declarations as in a pipeline file.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Final
 from chronik.pipeline.declarations import DELETED, LINEAGE, UNKNOWN, Bronze, Declaration, Silver
 
 PIPELINE: Final = "materialized"
-STATES_TOPIC: Final = "__chronik_tables"  # compacted, by topic
+STATES_TOPIC: Final = "__chronik_tables"  # compacted, keyed by topic
 KEY_COLUMN: Final = "_key"
 
 
 class State(StrEnum):
-    PENDING = "PENDING"  # asked for, and not begun: nobody runs `chronik materialize`, or there is no record yet
-    BACKFILL = "BACKFILL"  # behind by more than its target
+    PENDING = "PENDING"  # not started: `chronik materialize` does not run, or there is no record yet
+    BACKFILL = "BACKFILL"  # lag above its target
     RUNNING = "RUNNING"
-    SUSPENDED = "SUSPENDED"  # stopped at a record that cannot be decoded, as on.error=suspend says
-    FAILED = "FAILED"  # stopped by something else; tried again later
+    SUSPENDED = "SUSPENDED"  # stopped at a record that cannot be decoded (on.error=suspend)
+    FAILED = "FAILED"  # stopped by another error; retried later
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class TableSettings:
 
     @classmethod
     def of(cls, topic: str, configs: Mapping[str, str]) -> TableSettings | None:
-        """None for a topic that nobody wants a table of, or of a broker that does not know what that is."""
+        """None for a topic without a table, or from a broker that does not have these configs."""
         if configs.get("chronik.table.enable", "false").lower() != "true":
             return None
         named = configs.get("chronik.table.partition.by", "")
@@ -56,19 +56,19 @@ class TableSettings:
 
     @property
     def table(self) -> str:
-        """The name of the table: the topic's, as far as a table can be named so."""
+        """The table's name: the topic's, with invalid characters replaced."""
         name = re.sub(r"\W", "_", self.topic, flags=re.ASCII)
         return name if name[0].isalpha() else f"t{name}"
 
     def declarations(self, schema: str) -> list[Declaration]:
-        """With the schema of values when they are decoded."""
+        """With the schema of values if they are decoded."""
         is_by_key = self.mode == "upsert"
         bronze = Bronze(
             f"{self.table}_records" if is_by_key else self.table,
             self.topic,
             decode=self.decode,
             schema=schema,
-            key=f"{KEY_COLUMN} string" if is_by_key else "",  # without it, a record without a key is as good as any
+            key=f"{KEY_COLUMN} string" if is_by_key else "",  # otherwise records without a key are accepted
             on_error={"suspend": "fail"}.get(self.on_error, self.on_error),
             start=self.backfill,
             is_stored=not is_by_key,
@@ -88,14 +88,14 @@ class TableSettings:
 
 
 def schema_of_columns(columns: Sequence[tuple[str, str]]) -> str:
-    """The schema of values from a table that is there: what is not the table's own bookkeeping."""
+    """The schema of values from an existing table: all columns but its bookkeeping."""
     own = {*LINEAGE, DELETED, UNKNOWN, KEY_COLUMN}
     return ", ".join(f"`{name}` {kind}" for name, kind in columns if name not in own)
 
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What the supervisor says of a table, as a record of STATES_TOPIC."""
+    """The supervisor's report on a table, as a record of STATES_TOPIC."""
 
     topic: str
     state: str
@@ -110,7 +110,7 @@ class TableState:
 
     @classmethod
     def parse(cls, value: bytes | None) -> TableState | None:
-        """None for what is none: anybody may write to a topic."""
+        """None for a record that is not a state: any client may write to the topic."""
         try:
             told = json.loads(value or b"")
             return cls(**{name: given for name, given in told.items() if name in cls.__dataclass_fields__})

@@ -1,11 +1,11 @@
-"""Positions of a query as its checkpoint holds them, and the ranges between two of them. Pure.
+"""Positions of a query as stored in its checkpoint, and the ranges between two of them. Pure.
 
     {"orders": {"id": "9qM1bYvWR0mHkXTRcDm9Mw", "offsets": {"0": 23, "1": 42}}}
 
-The topic's id stands beside its offsets: an offset says nothing about another topic of the same name. A position may
-also carry where the batch that it ends began, for partitions of which the position before does not tell: all of them in
-a query's first batch, new ones later. So a batch that is run again after a restart is the same batch, even where
-`startingOffsets=latest` means something else by then.
+The topic's id is stored with its offsets, because offsets mean nothing for another topic of the same name. A position
+may also hold where its batch began, for partitions missing in the previous position: all of them in a query's first
+batch, new ones later. So a batch that is repeated after a restart covers the same records, even if
+`startingOffsets=latest` has a different meaning by then.
 
     {"orders": {"id": ..., "offsets": {"0": 23, "1": 42}, "began": {"0": 7}}}
 """
@@ -22,10 +22,10 @@ from chronik.runtime.invariants import check
 
 
 class OffsetRange(NamedTuple):
-    """Records of `start` <= offset < `end`; what a task of Spark reads."""
+    """Records with `start` <= offset < `end`, read by one Spark task."""
 
     topic: str
-    topic_id: str  # as Kafka's tools print it; empty from brokers that have none
+    topic_id: str  # in the format of Kafka's tools; empty if brokers have no ids
     partition: int
     start: int
     end: int
@@ -42,7 +42,7 @@ class Position:
     topic_ids: Mapping[str, str]
     offsets: Mapping[TopicPartition, int]
     began: Mapping[TopicPartition, int] = field(default_factory=dict)
-    is_initial: bool = False  # made from options, not by a batch
+    is_initial: bool = False  # computed from options, not by a batch
 
     def to_json(self) -> dict[str, Any]:
         check(
@@ -87,7 +87,7 @@ def _read(shown: Mapping[str, Any], name: str) -> dict[TopicPartition, int]:
 
 
 def require_same_topics(before: Position, topic_ids: Mapping[str, str]) -> None:
-    """TOPIC_ID_CHANGED when a topic that was read is another one now."""
+    """Raises TOPIC_ID_CHANGED if a topic was recreated since it was read."""
     for topic, topic_id in sorted(before.topic_ids.items()):
         now = topic_ids.get(topic, topic_id)
         if topic_id and now and now != topic_id:
@@ -95,13 +95,13 @@ def require_same_topics(before: Position, topic_ids: Mapping[str, str]) -> None:
 
 
 def ranges(start: Position, end: Position) -> list[OffsetRange]:
-    """What lies between two positions, in order; partitions without news are left out."""
+    """The ranges between two positions, in order; partitions without new records are omitted."""
     require_same_topics(start, end.topic_ids)
-    # Of the first batch the end alone tells where it began: what the options say now may have changed since.
+    # Only the end records where the first batch began: the options may resolve differently now.
     known = {**start.offsets, **end.began} if start.is_initial else {**end.began, **start.offsets}
     found = []
     for at, end_offset in sorted(end.offsets.items()):
-        start_offset = known.get(at, 0)  # a partition that nothing is known of is new
+        start_offset = known.get(at, 0)  # an unknown partition is new
         if start_offset < end_offset:
             found.append(OffsetRange(at.topic, end.topic_ids[at.topic], at.partition, start_offset, end_offset))
     return found

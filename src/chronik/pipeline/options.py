@@ -1,8 +1,8 @@
-"""The options of `format("chronik")` as a source: names, defaults, what goes together, and what is refused and why.
+"""The source options of `format("chronik")`: names, defaults, valid combinations, and refusals with reasons.
 
-Names are those of Spark's own Kafka source, upper and lower case alike, so that a query moves over by changing its
-format. What that source refuses is refused here too. Stricter in one thing: an option that nobody knows is an error
-with the nearest name, since a misspelt `startingOfsets` would silently start a query somewhere else.
+Names are those of Spark's own Kafka source, case-insensitive, so that a query migrates by changing its format. What
+that source refuses is refused here too. One thing is stricter: an unknown option is an error that names the nearest
+option, since a misspelt `startingOfsets` would silently start a query somewhere else.
 
 Text in, values out; only the file of `commandConfig` is read. Nothing here knows which topics exist.
 """
@@ -50,7 +50,7 @@ OPTIONS: Final = (
     "groupIdPrefix",
     "includeHeaders",
     "kafkaConsumer.pollTimeoutMs",
-    "fetchOffset.numRetries",  # taken and without effect, as is the next: requests are retried by time
+    "fetchOffset.numRetries",  # accepted without effect, like the next: requests are retried by time
     "fetchOffset.retryIntervalMs",
     security.COMMAND_CONFIG,
 )
@@ -63,7 +63,7 @@ KAFKA: Final = (
     "kafka.fetch.max.bytes",
     *security.KEYS,
 )
-# Settings of Kafka's consumer that cannot change which rows come: taken, so that a query moves over as it is.
+# Kafka consumer settings that cannot change which rows are read: accepted, so that queries can be migrated unchanged.
 KAFKA_WITHOUT_EFFECT: Final = (
     "kafka.allow.auto.create.topics",
     "kafka.check.crcs",
@@ -101,7 +101,7 @@ REFUSED: Final = {
 
 
 class Missing(Enum):
-    """What to do with a partition that has no record at or after the time to start at."""
+    """How to handle a partition without a record at or after the starting time."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -109,13 +109,13 @@ class Missing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Where to start or to end: the same position in all partitions, one for each, a time, or what a group committed.
+    """Where to start or end: one position for all partitions, one for each, a time, or a group's committed offsets.
 
     Exactly one field is set.
     """
 
     position: int | None = None  # LATEST or EARLIEST
-    offsets: Mapping[TopicPartition, int] | None = None  # LATEST and EARLIEST among them
+    offsets: Mapping[TopicPartition, int] | None = None  # including LATEST and EARLIEST
     timestamp_ms: int | None = None
     timestamps_ms: Mapping[TopicPartition, int] | None = None
     is_group: bool = False
@@ -147,7 +147,7 @@ class SourceOptions:
 
 
 def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
-    """Raises PipelineError with the condition that says what is wrong."""
+    """Raises PipelineError with the condition for the first error."""
     given = {name.lower(): value for name, value in options.items()}
     _require_known(given, options)
     text = OptionTexts(given)
@@ -210,7 +210,7 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
 
 
 def require_sense(options: Mapping[str, str]) -> None:
-    """For those who do not know yet whether it is a stream or a batch: raises when it can be neither."""
+    """For callers that do not know yet whether it is a stream or a batch: raises if it is invalid for both."""
     try:
         parse(options, is_stream=True)
     except PipelineError as fault:
@@ -231,7 +231,7 @@ def _require_known(given: Mapping[str, str], as_written: Mapping[str, str]) -> N
 
 
 class OptionTexts:
-    """Values by name, in any case; each reader says what it expected."""
+    """Values by case-insensitive name; each parser reports what it expected."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
@@ -258,7 +258,7 @@ class OptionTexts:
         if value is None:
             return default
         if value.strip().lower() not in choices:
-            raise self.refuse(name, f"expected is one of {', '.join(choices)}")
+            raise self.refuse(name, f"must be one of {', '.join(choices)}")
         return choices[value.strip().lower()]
 
     def by_partition(self, name: str) -> dict[TopicPartition, int]:
@@ -331,7 +331,7 @@ def _assigned(text: OptionTexts) -> tuple[TopicPartition, ...]:
 
 
 def _edge(text: OptionTexts, which: str, default: Edge) -> Edge:
-    """The most specific of the three ways wins, as in Spark's own source: one time, a time each, offsets."""
+    """The most specific of the three forms wins, as in Spark's own source: one time, a time each, offsets."""
     if text.get(f"{which}Timestamp") is not None:
         return Edge(timestamp_ms=text.number(f"{which}Timestamp", 0))
     if text.get(f"{which}OffsetsByTimestamp") is not None:
@@ -353,7 +353,7 @@ def _edge(text: OptionTexts, which: str, default: Edge) -> Edge:
 
 
 def _require_batch_edges(starting: Edge, ending: Edge) -> None:
-    """What Spark's own source refuses in batches: to start at the end, and to end at the beginning."""
+    """Like Spark's own source, refuses batches that start at the end or end at the beginning."""
     if starting.position == LATEST or LATEST in (starting.offsets or {}).values():
         reason = "a batch that starts at the end of a partition reads nothing of it"
         raise PipelineError("INVALID_OPTION", option="startingOffsets", value="latest (-1)", reason=reason)
@@ -363,7 +363,7 @@ def _require_batch_edges(starting: Edge, ending: Edge) -> None:
 
 
 def _duration_ms(text: OptionTexts, name: str, default: int) -> int:
-    """`15m`, `30s`, `500ms`, `2h`, `1d`; a bare number is milliseconds, as Spark reads times."""
+    """`15m`, `30s`, `500ms`, `2h`, `1d`; a plain number is milliseconds, as in Spark."""
     value = text.get(name)
     if value is None:
         return default

@@ -1,11 +1,11 @@
-"""Dry-run: everything that can be known of a pipeline before it reads a record.
+"""Dry-run: checks everything about a pipeline that can be known before it reads a record.
 
     plan = dry_run(load("orders.py"), cluster=LiveCluster("localhost:9092"), storage=Storage("/lake"), frames=frames)
-    plan.errors      # named conditions, each with the line that declares the culprit; empty when it may run
+    plan.errors      # named conditions, each with the line of its declaration; empty if the pipeline may run
 
-Four steps, each only if the one before found nothing that makes it pointless: the declarations among themselves, the
-topics they name, the storage they write to, and their columns, on empty frames. It reads no record and writes nothing
-that stays. `run` goes through the same function first.
+Four steps: the declarations among themselves, their topics, their storage, and their columns, on empty frames. A step
+is skipped if an earlier one found errors that make it pointless. It reads no record and leaves nothing behind. `run`
+calls the same function first.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class TopicFacts:
 
 
 class Topics(Protocol):
-    """What a plan asks of a cluster."""
+    """The cluster interface of a plan."""
 
     def topics(self) -> Mapping[str, TopicFacts]: ...
 
     def why_denied(self, topic: str, operation: str) -> str:
-        """Of a topic that is not among them: what access rules lack, or nothing."""
+        """The permission that is missing for a topic that is not listed, or an empty string."""
         ...
 
 
 class Places(Protocol):
-    """What a plan asks of the storage: a reason against, or nothing."""
+    """The storage interface of a plan: a reason against a location, or an empty string."""
 
     root: str
 
@@ -57,14 +57,14 @@ class Places(Protocol):
 
 
 class Frames(Protocol):
-    """Resolves columns on empty frames. The one in the tests is a dict; the real one is Spark's."""
+    """Resolves columns on empty frames. Tests use a dict; the real one uses Spark."""
 
     def columns_of(self, pipeline: Pipeline, declaration: Declaration) -> Mapping[str, str]:
-        """Names and types of the rows that a declaration gives; raises PipelineFault."""
+        """Names and types of a declaration's rows; raises PipelineFault."""
         ...
 
     def why_not_boolean(self, pipeline: Pipeline, declaration: Declaration, condition: str) -> str:
-        """A reason against a condition over those columns, or nothing."""
+        """A reason against a condition over those columns, or an empty string."""
         ...
 
 
@@ -91,7 +91,7 @@ class Plan:
         }
 
     def lines(self) -> Iterator[str]:
-        """For people: who reads what, writes where, and which columns come out."""
+        """For users: inputs, outputs and resulting columns."""
         yield f"pipeline {self.pipeline.name} ({self.pipeline.file})"
         for planned in self.flows:
             flow = planned.flow
@@ -129,7 +129,7 @@ def dry_run(
     frames: Frames | None = None,
     master: str = "",
 ) -> Plan:
-    """Without `storage` and `frames` the respective steps are left out."""
+    """Skips the steps that need `storage` and `frames` if these are None."""
     flows = flows_of(pipeline, storage.root if storage is not None else "")
     topics: Mapping[str, TopicFacts] = {}
     errors = list(_among_themselves(pipeline))
@@ -202,7 +202,7 @@ def _path_to_itself(pipeline: Pipeline, start: Declaration) -> list[str]:
 
 
 def _options(each: Declaration) -> Iterator[PipelineFault]:
-    """Values that make no sense whatever the data is."""
+    """Values that are invalid whatever the data."""
 
     def invalid(option: str, value: object, reason: str) -> PipelineFault:
         return PipelineFault(

@@ -1,8 +1,8 @@
 """What a query reads next: from options, checkpoint and cluster to ranges of offsets. Runs in the driver; no Spark.
 
-A stream asks, in turns: where to start (`initial`, once), how far the next batch goes (`next_end`), and what lies
-between (`tasks`). `tasks` is a function of two positions and the options alone, so that a batch which is run again is
-the same batch. A batch query asks `batch_tasks`.
+A stream calls `initial` (where to start, once), `next_end` (how far the next batch goes), and `tasks` (what lies
+between). `tasks` depends only on two positions and the options, so a repeated batch covers the same records. A batch
+query calls `batch_tasks`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class AsksCluster(Protocol):
-    """`cluster.BlockingCluster`, and whatever stands for it in tests."""
+    """`cluster.BlockingCluster`, or its replacement in tests."""
 
     def topics(self, names: Iterable[str] | None) -> dict[str, KnownTopic]: ...
     def offsets(
@@ -47,15 +47,15 @@ class Planner:
         self._options = options
         self._cluster = cluster
         self._now_ms = now_ms or (lambda: time.monotonic_ns() // 1_000_000)
-        self._last_batch_ms = self._now_ms()  # when offsets were last let through, for maxTriggerDelay
+        self._last_batch_ms = self._now_ms()  # when a batch was last started, for maxTriggerDelay
         self._initial: Position | None = None
-        self._target: Position | None = None  # set by `freeze`: nothing beyond it is read
-        self.latest_seen: Position | None = None  # what the cluster had at the last `next_end`
+        self._target: Position | None = None  # set by `freeze`: the end of the query
+        self.latest_seen: Position | None = None  # the cluster's end offsets at the last `next_end`
 
     # --- streams
 
     def initial(self) -> Position:
-        """Where a new query starts. The same answer every time: Spark asks more than once."""
+        """Where a new query starts. Constant: Spark asks more than once."""
         if self._initial is None:
             topics = self._topics(known=())
             partitions = _partitions_of(topics, self._options)
@@ -65,13 +65,13 @@ class Planner:
         return self._initial
 
     def freeze(self) -> None:
-        """For Trigger.AvailableNow: what is there now is all there is."""
+        """For Trigger.AvailableNow: the query ends at the current end."""
         self._target = self._latest(known=())
 
     def next_end(self, start: Position, offsets_max: int | None = NO_LIMIT, offsets_min: int | None = None) -> Position:
-        """Where the batch after `start` ends: `start` itself when there is nothing, or not enough yet.
+        """The end of the batch after `start`: `start` itself if there is nothing, or not enough yet.
 
-        A log that became shorter, when that may be, takes the query back to its end.
+        If a log became shorter, and data loss is allowed, the query goes back to its end.
         """
         latest = self._target or self._latest(known=start.topic_ids)
         self.latest_seen = latest
@@ -127,7 +127,7 @@ class Planner:
         )
 
     def _topics(self, known: Iterable[str]) -> dict[str, KnownTopic]:
-        """The topics that are read. One that is missing is an error, unless the query has read it: then it is lost."""
+        """The topics to read. A missing one is an error; if the query has read it before, its data is lost."""
         options = self._options
         if options.pattern is not None:
             pattern = topic_pattern(options.pattern)
@@ -146,7 +146,7 @@ class Planner:
         return Position(_ids(topics), {at: offset or 0 for at, offset in found.items()})
 
     def _beginnings(self, start: Position, latest: Position) -> dict[TopicPartition, int]:
-        """Where partitions begin that were not there before. What is already deleted of them was never read."""
+        """Where new partitions begin. Their already deleted records were never read."""
         new = dict.fromkeys([at for at in latest.offsets if at not in start.offsets], EARLIEST)
         found = self._cluster.offsets(new, self._options.isolation_level)
         for at, offset in found.items():
@@ -181,7 +181,7 @@ class Planner:
         log.warning("%s", loss)
 
     def _resolve(self, edge: Edge, partitions: list[TopicPartition], which: str) -> dict[TopicPartition, int]:
-        """Offsets for positions, times, or what a group has committed."""
+        """Offsets for positions, times, or a group's commits."""
         given: Mapping[TopicPartition, int]
         if edge.position is not None:
             return self._look_up(dict.fromkeys(partitions, edge.position))
@@ -203,7 +203,7 @@ class Planner:
         return {at: offset or 0 for at, offset in self._cluster.offsets(wanted, self._options.isolation_level).items()}
 
     def _at_times(self, times_ms: Mapping[TopicPartition, int], which: str) -> dict[TopicPartition, int]:
-        """Where no record is that late, a batch ends at the end; a start is an error unless the user says otherwise."""
+        """If no record is that late, an end is the log's end; a start is an error unless the user chose otherwise."""
         found = self._cluster.offsets(times_ms, self._options.isolation_level)
         late = [at for at, offset in found.items() if offset is None]
         if late and which == "starting" and self._options.missing is Missing.ERROR:

@@ -1,4 +1,4 @@
-"""How a run is told while it goes on: one line that is written over, and one row for each flow at the end."""
+"""Shows a run's progress: one line that is updated in place, and one row for each flow at the end."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def row(standing: Standing) -> dict[str, Any]:
 
 
 class Line:
-    """Written over in a terminal; elsewhere nothing, since a log is not a place for a thousand of them."""
+    """A line updated in place on a terminal; no output elsewhere, to keep logs short."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -2,13 +2,13 @@
 
     for table in read_range("localhost:9092", "orders", 0, start=0, end=1000): ...
 
-Public and stable: the Spark source runs it in workers, and `chronik sql` and tables run it without Spark. What it
-yields is a function of its arguments alone: a task that is run again yields the same rows.
+Public and stable: the Spark source runs it in workers, and `chronik sql` and tables run it without Spark. Its output is
+a function of its arguments alone: repeating a task yields the same rows.
 
-While one answer is decoded the next fetch is with the broker. A leader that moved or a broker that went away is looked
-up anew until `timeout_ms` pass without progress; rows already yielded are never yielded again. Offsets in the range
-that hold no record for a reader (markers, aborted transactions, what compaction removed) are passed over in silence;
-offsets that were deleted are DATA_LOSS, or are passed over when `fail_on_data_loss` is off.
+While one response is decoded the next fetch is in flight. If a leader has moved or a broker is gone, the leader is
+looked up again until `timeout_ms` pass without progress; rows are never yielded twice. Offsets in the range without a
+visible record (markers, aborted transactions, compacted records) are skipped; deleted offsets raise DATA_LOSS, or are
+skipped if `fail_on_data_loss` is off.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-FETCH_BYTES_MAX: Final = 4 << 20  # one answer is about one Arrow table of records of 100 bytes
-FETCH_BYTES_MIN: Final = 2  # any batch is enough; who says 1 is answered in portions, and a table should be large
+FETCH_BYTES_MAX: Final = 4 << 20  # one response is about one Arrow table of 100-byte records
+FETCH_BYTES_MIN: Final = 2  # any batch suffices; with 1, brokers answer in small portions, and a table should be large
 FETCH_WAIT_MS_MAX: Final = 500
 TIMEOUT_MS: Final = 120_000
-MAGIC_2: Final = 4  # the version from which on every broker answers in batches of magic 2
-NAMES: Final = 12  # the last version that names topics; from 13 on it is their ids
+MAGIC_2: Final = 4  # the first version with magic 2 batches from every broker
+NAMES: Final = 12  # the last version with topic names; later ones have topic ids
 BACKOFF_MS_MIN, BACKOFF_MS_MAX = 50, 1_000
-# A topic or partition that the cluster does not have; while metadata spreads that may be said of one that it has.
+# Errors for a missing topic or partition; while metadata spreads, an existing one may cause them too.
 GONE: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID}
 )
-GONE_AFTER_BACKOFF_MS: Final = 800  # said so often that pauses got this long, it is believed
+GONE_AFTER_BACKOFF_MS: Final = 800  # once retry pauses are this long, the error is final
 OFFSETS_TIMEOUT_MS: Final = 30_000
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ def read_range(
     client_id: str = "chronik-pipeline",
     security: QuerySecurity = NO_QUERY_SECURITY,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of `start` <= offset < `end`. With a `topic_id`, another topic of that name is TOPIC_ID_CHANGED."""
+    """Records with `start` <= offset < `end`. With a `topic_id`, a different topic of that name is TOPIC_ID_CHANGED."""
     reader = _Reader(
         parse_addresses(bootstrap),
         topic,
@@ -108,7 +108,7 @@ def read_range(
                     patience.wait_after(fault)
                 continue
             batches = _split(told, decoder, position)
-            # A log that ends before what was planned answers with nothing, for as long as one asks.
+            # A log that ends before the planned end returns empty responses forever.
             if is_out_of_range or (not batches and patience.is_over):
                 position = _skip(topic, partition, position, end, bounds, fails=fail_on_data_loss)
             if not batches:
@@ -129,7 +129,7 @@ def read_range(
 
 
 class _Patience:
-    """How long to go on without progress."""
+    """Limits how long to continue without progress."""
 
     def __init__(self, what: str, timeout_ms: int) -> None:
         self._what = what
@@ -145,7 +145,7 @@ class _Patience:
         return time.monotonic() >= self._ends_s
 
     def wait_after(self, fault: ClientError) -> None:
-        """Returns when it is time to try again; raises when that does not help, or is no use any more."""
+        """Returns when it is time to retry; raises if retrying cannot help or has taken too long."""
         is_gone = isinstance(fault, Refused) and fault.kafka_error in GONE
         if is_gone and self._backoff_ms >= GONE_AFTER_BACKOFF_MS:
             reason = "it was deleted while it was read, or the query names another cluster"
@@ -166,7 +166,7 @@ def _split(told: PartitionData, decoder: Decoder, position: int) -> list[BatchVi
 
 
 def _skip(topic: str, partition: int, position: int, end: int, bounds: tuple[int, int], *, fails: bool) -> int:
-    """What is between `position` and `end` is not there, or not all of it: where to go on, if that is allowed."""
+    """Records between `position` and `end` are missing: returns where to continue, if that is allowed."""
     log_start, log_end = bounds
     goes_on_at = min(log_start, end) if log_start > position else end
     check(goes_on_at > position, "19 a reader goes forward", topic=topic, partition=partition, offset=position)
@@ -186,7 +186,7 @@ def _skip(topic: str, partition: int, position: int, end: int, bounds: tuple[int
 
 
 class _Reader:
-    """Fetches from whoever leads the partition; has at most one request with it."""
+    """Fetches from the partition's leader, with at most one request in flight."""
 
     def __init__(
         self,
@@ -209,11 +209,11 @@ class _Reader:
         self._connect: Callable[[Address], BlockingConnection] | None = None
         self._leader: BlockingConnection | None = None
         self._leader_epoch = -1
-        self.known_id = ZERO_UUID  # what the cluster says; ZERO_UUID from brokers that have no ids
-        self._asked: int | None = None  # the offset of the request that is with the leader
+        self.known_id = ZERO_UUID  # as reported by the cluster; ZERO_UUID if brokers have no ids
+        self._asked: int | None = None  # the offset of the request in flight
 
     def fetch(self, position: int) -> PartitionData:
-        """What stands at `position`, from the request sent ahead when that was for it."""
+        """The response for `position`, from the prefetch if it was for this offset."""
         if self._leader is not None and self._leader.is_retired and self._asked is None:
             self.forget()
         leader = self._leader or self.find_leader()
@@ -228,7 +228,7 @@ class _Reader:
         refuse(response.error_code, what)
         told = next((each for topic in response.responses for each in topic.partitions), None)
         if told is None:
-            raise Unreachable(f"{what}: it said nothing about {self.topic}-{self.partition}")
+            raise Unreachable(f"{what}: no answer for {self.topic}-{self.partition}")
         if told.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
             refuse(told.error_code, f"cannot read {self.topic}-{self.partition} at offset {position}")
         return told
@@ -238,7 +238,7 @@ class _Reader:
             self._send(self._leader, position)
 
     def log_bounds(self) -> tuple[int, int]:
-        """Where the log starts and ends now. An answer that says "out of range" does not tell."""
+        """Current start and end of the log, which an OFFSET_OUT_OF_RANGE response does not contain."""
         leader = self._leader or self.find_leader()
         found = []
         for timestamp in (EARLIEST, LATEST):
@@ -283,7 +283,7 @@ class _Reader:
         try:
             request = MetadataRequest(topics=[MetadataRequestTopic(name=self.topic)], allow_auto_topic_creation=False)
             response = connection.ask(request, MetadataResponse, version_min=4)
-            refuse(response.error_code, "cannot learn the cluster's metadata")
+            refuse(response.error_code, "cannot fetch the cluster's metadata")
             topology = Topology().merged(response, is_everything=False)
             topic = topology.topic(self.topic)
             require_same_topic(self.topic, self._topic_id, topic.topic_id)
@@ -304,7 +304,7 @@ class _Reader:
                 connection.close()
 
     def connect(self, address: Address) -> BlockingConnection:
-        """The first connection reads the files of key stores and trust stores; an empty range needs none."""
+        """The first connection reads key store and trust store files; an empty range needs none."""
         if self._connect is None:
             self._connect = self._security.connector(self._client_id)
         return self._connect(address)
@@ -326,7 +326,7 @@ def topic_id_of(
     client_id: str = "chronik-pipeline",
     security: QuerySecurity = NO_QUERY_SECURITY,
 ) -> bytes:
-    """The id of the topic that has this name now; raises Refused when there is none."""
+    """The id of the topic that has this name now; raises Refused if there is none."""
     reader = _Reader(parse_addresses(bootstrap), topic, 0, None, client_id=client_id, security=security)
     try:
         reader.find_leader()
@@ -336,6 +336,6 @@ def topic_id_of(
 
 
 def require_same_topic(topic: str, before: bytes | None, after: bytes) -> None:
-    """TOPIC_ID_CHANGED when both ids are known and differ."""
+    """Raises TOPIC_ID_CHANGED if both ids are known and differ."""
     if before is not None and ZERO_UUID not in (before, after) and before != after:
         raise PipelineError("TOPIC_ID_CHANGED", topic=topic, before=uuid_text(before), after=uuid_text(after))

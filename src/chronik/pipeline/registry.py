@@ -1,8 +1,8 @@
-"""All declarations of one pipeline, and how they are read from a file. Loading declares; it never runs anything.
+"""All declarations of one pipeline, and loading them from a file. Loading declares; it never runs anything.
 
-A Python file is executed as a module of its own. Its names that are declarations belong to the pipeline, in the
-order of the file: there is no ambient list that a second file could write into. Functions of such a module are
-sent to Spark's executors by value, since the module is not there to be imported.
+A Python file is executed as a separate module. The declarations among its names form the pipeline, in file order; there
+is no global list that a second file could add to. Functions of such a module are sent to Spark's executors by value,
+because executors cannot import the module.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from chronik.pipeline.declarations import Bronze, Declaration, Gold, Silver, Sou
 
 KINDS: Final = (Bronze, Silver, Gold, ToTopic)
 YAML_SUFFIXES: Final = (".yaml", ".yml")
-COMMAND_CONFIG: Final = "command_config"  # a name in the file
+COMMAND_CONFIG: Final = "command_config"  # a variable name in the file
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """`name` is in application ids, groups and dead letters: to rename the file is to begin a new pipeline."""
+    """`name` is part of application ids, groups and dead letters: renaming the file starts a new pipeline."""
 
     name: str
     file: str
     declarations: tuple[Declaration, ...]
     module: ModuleType | None = None  # None for YAML
-    command_config: str = ""  # the properties file that says how to reach the cluster, if the pipeline names one
+    command_config: str = ""  # properties file for connecting to the cluster, if the pipeline names one
 
     def __iter__(self) -> Iterator[Declaration]:
         return iter(self.declarations)
@@ -43,7 +43,7 @@ class Pipeline:
         return [each for each in self.declarations if isinstance(each, kind)]
 
     def topic_of(self, declaration: Declaration) -> Bronze | None:
-        """The bronze at the bottom of it, by way of the first thing that each reads; None when there is none."""
+        """The bronze at the start of its chain of first inputs; None if there is none."""
         seen: set[str] = set()
         current: Declaration | None = declaration
         while current is not None and not isinstance(current, Bronze):
@@ -55,7 +55,7 @@ class Pipeline:
 
 
 def load(path: str | Path) -> Pipeline:
-    """Raises PipelineFault; what the declarations make of each other is for `plan` to say."""
+    """Raises PipelineFault; `plan` checks the declarations against each other."""
     file = Path(path)
     try:
         text = file.read_text()
@@ -84,20 +84,20 @@ def pipeline_of(
 
 
 def _beside(file: Path, command_config: object) -> str:
-    """A relative path is one from the pipeline's folder. The value is not shown: somebody may have put keys there."""
+    """A relative path starts at the pipeline's folder. The value is not shown, because it may contain secrets."""
     if not isinstance(command_config, str | Path) or "\n" in str(command_config):
         raise PipelineFault("COMMAND_CONFIG_INVALID", file=str(file))
     return str(file.resolve().parent / Path(command_config).expanduser()) if str(command_config) else ""
 
 
 def load_module(file: Path) -> ModuleType:
-    """The file as a module that nobody else imports."""
+    """The file as a module that no other code imports."""
     name = f"chronik_pipeline_file_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise PipelineFault("FILE_NOT_READABLE", file=str(file), reason="it is neither .py nor .yaml")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses of the file look their module up
+    sys.modules[name] = module  # dataclasses in the file look up their module
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
@@ -111,7 +111,7 @@ def load_module(file: Path) -> ModuleType:
 
 
 def _line_in(file: Path, error: BaseException) -> int:
-    """The last line of the user's file that took part in an error."""
+    """The last line of the user's file in an error's traceback."""
     line, trace = 1, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == str(file):

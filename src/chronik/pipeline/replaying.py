@@ -1,9 +1,9 @@
-"""Dead letters and old records through a flow again. Whatever is replayed twice is in the table once.
+"""Sends dead letters and old records through a flow again. Repeating a replay does not duplicate rows.
 
-A replay takes letters (or, as a backfill, a range of the topic itself), lets a `fix` of the user's change key and
-value, and sends them through the flow's own functions and expectations. What passes enters the table by (_topic_id,
-_partition, _offset), or by the table's keys; what fails again stays a dead letter and is counted. Nothing is deleted
-from the DLQ: a letter that was replayed is recognised by its place in the table.
+A replay takes letters (or, for a backfill, a range of the topic itself), lets the user's `fix` change key and value,
+and applies the flow's own functions and expectations. Accepted rows enter the table by (_topic_id, _partition,
+_offset), or by the table's keys; rows that fail again stay dead letters and are counted. Nothing is deleted from the
+DLQ: a replayed letter is recognised by its row in the table.
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ from chronik.pipeline import dead_letters, letters, table_writes
 from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.dead_letters import COORDINATES
 from chronik.pipeline.declarations import Silver
+from chronik.pipeline.frontier import processed
 from chronik.pipeline.letters import Letter
 from chronik.pipeline.registry import load_module
 from chronik.pipeline.rows import RECORD_SCHEMA, chain, decoded, good, judged, kept, passed_through
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from chronik.pipeline.flows import Flow
     from chronik.pipeline.plan import Plan
 
-Fix = Callable[[Letter], Any]  # a Letter, or None to leave it where it is
+Fix = Callable[[Letter], Any]  # a Letter, or None to skip it
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
     flow: str
-    letters: int  # records that died in this flow, each counted once
-    added: int  # rows that the table did not have before
-    still_dead: int  # failed again, or left out by `fix`
+    letters: int  # records rejected by this flow, each counted once
+    added: int  # rows that are new in the table
+    still_dead: int  # failed again, or skipped by `fix`
     table_version: int
 
 
@@ -56,12 +57,12 @@ def load_fix(path: str | Path) -> Fix:
 
 
 def replay(spark: SparkSession, plan: Plan, flow: Flow, reach: Mapping[str, str], fix: Fix | None = None) -> Replayed:
-    """All letters of one flow, through it again."""
+    """Replays all letters of one flow."""
     found = dead_letters.read(spark, reach, flow.dlq_topic)
     said = F.col("letter")
     mine = (said[letters.PIPELINE] == flow.pipeline) & (said[letters.FLOW] == flow.name)
     topic_id = plan.topics[flow.source_topic].topic_id
-    # A letter of a topic that was deleted since has the place of another record.
+    # A letter of a deleted topic has the coordinates of another record.
     mine &= said[letters.TOPIC_ID] == topic_id
     once = found.where(mine).orderBy("letter_offset").dropDuplicates(list(COORDINATES))
     records = once.select(
@@ -87,23 +88,34 @@ def replay(spark: SparkSession, plan: Plan, flow: Flow, reach: Mapping[str, str]
 def backfill(
     spark: SparkSession, plan: Plan, flow: Flow, reach: Mapping[str, str], since_ms: int | None = None
 ) -> Replayed:
-    """Everything that the topic holds now, or what is not older than a time, through the flow again.
+    """What the flow has read of the topic, or what of it is not older than a time, through the flow again.
 
-    What cannot be taken is counted and gets no letter: the flow itself has written one when it came by.
+    Records that the flow has not read yet are left to it: it appends without looking whether a row is there.
+
+    Rejected records are counted but get no letter: the flow already wrote one when it read them.
     """
     reader = spark.read.format("chronik").options(**reach)
     reader = reader.option("subscribe", flow.source_topic).option("includeHeaders", "true")
     if since_ms is not None:
         reader = reader.option("startingTimestamp", str(since_ms))
         reader = reader.option("startingOffsetsByTimestampStrategy", "latest")
-    records = reader.load()
+    topic_id = plan.topics[flow.source_topic].topic_id
+    records = reader.load().where(_is_before(processed(flow.checkpoint, flow.source_topic, topic_id)))
     count = records.count()
-    added, passed = _taken(plan, flow, records, plan.topics[flow.source_topic].topic_id, "backfill")
+    added, passed = _taken(plan, flow, records, topic_id, "backfill")
     return Replayed(flow.name, count, added, count - passed, table_writes.version_of(flow.table))
 
 
+def _is_before(ends: Mapping[int, int]) -> Column:
+    """Records below these offsets, by partition."""
+    found = F.lit(False)
+    for partition, end in ends.items():
+        found |= (F.col("partition") == partition) & (F.col("offset") < end)
+    return found
+
+
 def _taken(plan: Plan, flow: Flow, records: DataFrame, topic_id: str, purpose: str) -> tuple[int, int]:
-    """How many rows were added to the table, and how many records passed the flow."""
+    """The number of rows added to the table, and of records that passed the flow."""
     bottom = plan.pipeline.topic_of(flow.declaration)
     assert bottom is not None
     rows = good(decoded(records, bottom, topic_id))
@@ -115,8 +127,8 @@ def _taken(plan: Plan, flow: Flow, records: DataFrame, topic_id: str, purpose: s
         if not count:
             return 0, 0
         before = _size(flow)
-        # An application of its own: the numbers of the flow's batches are not its business. A replay that is repeated
-        # is recognised row by row, so its number need only grow.
+        # A separate application, because the flow's batch numbers must not change. A repeated replay is recognised row
+        # by row, so its number only has to increase.
         table_writes.add_missing(passed, flow, f"{flow.group}/{purpose}", time.time_ns() // 1_000_000)
         return _size(flow) - before, count
     finally:
@@ -124,7 +136,7 @@ def _taken(plan: Plan, flow: Flow, records: DataFrame, topic_id: str, purpose: s
 
 
 def _size(flow: Flow) -> int:
-    """Rows of the table, as its log counts them."""
+    """The table's row count, from its log."""
     from chronik.pipeline.tables.place import Place
 
     found = Place.of(flow.table).find()

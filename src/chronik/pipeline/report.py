@@ -1,6 +1,6 @@
 """One run as one HTML file, from its events: throughput, lag, batches, expectations, and the graph of flows.
 
-The file needs nothing else: no script, no font, no address. It can be attached to a mail and opened in ten years.
+The file is self-contained: no scripts, fonts or links, so it can be mailed and archived.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _table(flows: Sequence[str], events: Sequence[Event]) -> str:
 
 
 def _edges(events: Sequence[Event]) -> list[tuple[str, str]]:
-    """Inputs to flows, flows to topics; a table has the name of its flow, so it is not drawn twice."""
+    """Edges from inputs to flows and from flows to topics. A table shares its flow's name, so it is not drawn twice."""
     edges: list[tuple[str, str]] = []
     for event in events:
         edges += [(source, event.flow) for source in event.reads]

@@ -1,8 +1,8 @@
-"""From records to rows: decoding, what is wrong with a record, and what is expected of a row. Columns of Spark only.
+"""Turns records into rows: decoding, decoding errors, and expectations. Only Spark columns.
 
-Nothing here raises on bytes from outside: a record that cannot be decoded is a row with an error class and a message,
-so it can be counted, kept with its bytes, and replayed. The JSON of a value must be one object, whole and with nothing
-after it, and every known field of its type: a text where a number belongs is not made one.
+Invalid input never raises: a record that cannot be decoded is a row with an error class and a message, so it can be
+counted, kept with its bytes, and replayed. The JSON of a value must be exactly one object, and every known field must
+have its type: a string is not converted to a number.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 
 ERROR_CLASS: Final = "_error_class"
 ERROR_MESSAGE: Final = "_error_message"
-FAILED: Final = "_failed"  # names of the expectations that a row did not meet
+FAILED: Final = "_failed"  # expectations that the row does not meet
 OUTCOME: Final = "_outcome"  # keep | drop | dlq | fail | keyless
-KEYLESS: Final = (
-    "keyless"  # no expectation says what becomes of the row, and a table by key cannot hold it: a dead letter
-)
+KEYLESS: Final = "keyless"  # no expectation decides, but a keyed table cannot hold it: a dead letter
 MESSAGE_CHARACTERS_MAX: Final = 300
 RECORD_SCHEMA: Final = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int, "
@@ -41,19 +39,19 @@ _CORRUPT: Final = "_chronik_corrupt"
 
 
 def empty_records(spark: SparkSession) -> DataFrame:
-    """What a topic looks like before its first record."""
+    """The frame of a topic without records."""
     return spark.createDataFrame([], RECORD_SCHEMA)
 
 
 def decoded(records: DataFrame, bronze: Bronze, topic_id: str) -> DataFrame:
-    """Rows with their lineage; ERROR_CLASS is null in those that are good."""
+    """Rows with their lineage; ERROR_CLASS is null for valid rows."""
     lineage = {
         "_topic_id": F.lit(topic_id),
         "_partition": F.col("partition"),
         "_offset": F.col("offset"),
         "_timestamp": F.col("timestamp"),
     }
-    wrong: list[tuple[Column, str, Column]] = []  # condition, error class, message; the first that holds is told
+    wrong: list[tuple[Column, str, Column]] = []  # (condition, error class, message); the first that holds is reported
     columns: dict[str, Column] = {}
     if bronze.value_bytes_max is not None:
         size = F.octet_length("value")
@@ -78,11 +76,11 @@ def decoded(records: DataFrame, bronze: Bronze, topic_id: str) -> DataFrame:
 
 
 def _parsed(records: DataFrame, schema: StructType) -> DataFrame:
-    """The value as text, as fields by type, and as it is, each computed once."""
+    """The value as text, as typed fields, and as parsed JSON, each computed once."""
     text = F.when(F.is_valid_utf8(F.col("value")), F.col("value").cast("string"))
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "allowNonNumericNumbers": "false"}
     raw_schema = StructType([*json_types.raw(schema).fields, StructField(_CORRUPT, StringType())])
-    # Spark's parsers stop after the first value. As the only item of a list, a value has nothing after it.
+    # Spark's parsers stop after the first value. As the only item of a list, a value cannot have trailing data.
     alone = F.try_parse_json(F.concat(F.lit("["), F.col("_text"), F.lit("]")))
     is_only = F.try_variant_get("_alone", "$[1]", "variant").isNull()
     return (
@@ -125,7 +123,7 @@ def _json_columns(bronze: Bronze, schema: StructType, wrong: list[tuple[Column, 
 
 
 def _key_column(of_value: Column | None, key_type: str, name: str, wrong: list[tuple[Column, str, Column]]) -> Column:
-    """The record's key as a column. A field of the same name in the value must agree with it, or be absent."""
+    """The record's key as a column. A field of the same name in the value must match it, or be absent."""
     text = F.when(F.is_valid_utf8(F.col("key")), F.col("key").cast("string"))
     typed = text.try_cast(key_type)
     wrong.append((F.col("key").isNull(), "KEY_MISSING", F.lit(f"the record has no key, which the column {name} is")))
@@ -139,17 +137,17 @@ def _key_column(of_value: Column | None, key_type: str, name: str, wrong: list[t
 
 
 def good(rows: DataFrame) -> DataFrame:
-    """Those that could be decoded, as functions of a pipeline see them."""
+    """Decoded rows, as passed to a pipeline's functions."""
     return rows.where(F.col(ERROR_CLASS).isNull()).drop(ERROR_CLASS, ERROR_MESSAGE)
 
 
 def bad(rows: DataFrame) -> DataFrame:
-    """Where the others stand, and what is wrong with them."""
+    """Coordinates and errors of the other rows."""
     return rows.where(F.col(ERROR_CLASS).isNotNull()).select(*LINEAGE, ERROR_CLASS, ERROR_MESSAGE)
 
 
 def chain(pipeline: Pipeline, declaration: Declaration) -> list[Declaration]:
-    """What rows pass on their way from the topic to this declaration, itself included, bronze first."""
+    """The declarations from the topic to this one, inclusive, bronze first."""
     found = [declaration]
     while found[-1].reads:
         before = pipeline.named(found[-1].reads[0])
@@ -160,7 +158,7 @@ def chain(pipeline: Pipeline, declaration: Declaration) -> list[Declaration]:
 
 
 def passed_through(rows: DataFrame, declarations: Sequence[Declaration]) -> DataFrame:
-    """Good rows through the functions of a chain; what expectations keep back on the way does not go on."""
+    """Valid rows through the functions of a chain; rows that expectations reject are removed on the way."""
     for index, each in enumerate(declarations):
         if isinstance(each, Gold):
             rows = timed(rows, each)
@@ -172,7 +170,7 @@ def passed_through(rows: DataFrame, declarations: Sequence[Declaration]) -> Data
 
 
 def timed(rows: DataFrame, gold: Gold) -> DataFrame:
-    """The watermark and the column `window` that a gold asked for."""
+    """Adds the watermark and the column `window` that a gold declares."""
     if gold.watermark is None:
         return rows
     column, delay = gold.watermark
@@ -181,7 +179,7 @@ def timed(rows: DataFrame, gold: Gold) -> DataFrame:
 
 
 def judged(rows: DataFrame, expectations: Sequence[Expectation], keys: Sequence[str] = ()) -> DataFrame:
-    """Rows with the names of what they fail, and what is to become of them. `keys` are those of a table by key."""
+    """Rows with the names of failed expectations, and their outcome. `keys` are those of a keyed table."""
     outcome: Any = F.lit("keep")
     if keys:
         outcome = F.when(reduce(or_, (F.col(name).isNull() for name in keys)), F.lit(KEYLESS)).otherwise(outcome)
@@ -193,7 +191,7 @@ def judged(rows: DataFrame, expectations: Sequence[Expectation], keys: Sequence[
         return ~F.coalesce(F.expr(each.condition), F.lit(True))
 
     names = F.array_compact(F.array(*(F.when(fails(each), F.lit(each.name)) for each in expectations)))
-    for on_fail in (OnFail.DROP, OnFail.DLQ, OnFail.FAIL):  # the hardest is asked last and stands outermost
+    for on_fail in (OnFail.DROP, OnFail.DLQ, OnFail.FAIL):  # the strictest comes last, so it is outermost and wins
         some = [each.name for each in expectations if each.on_fail is on_fail]
         if some:
             hit = F.arrays_overlap(FAILED, F.array(*map(F.lit, some)))
@@ -202,7 +200,7 @@ def judged(rows: DataFrame, expectations: Sequence[Expectation], keys: Sequence[
 
 
 def marked(rows: DataFrame, silver: Silver) -> DataFrame:
-    """`_deleted` says which rows take their key out of the table; no condition, none."""
+    """Adds `_deleted`: the rows that remove their key from the table; without a condition none do."""
     condition = F.expr(silver.delete_when) if silver.delete_when else F.lit(False)
     return rows.withColumn(DELETED, F.coalesce(condition, F.lit(False)))
 
@@ -212,7 +210,7 @@ def kept(rows: DataFrame) -> DataFrame:
 
 
 def refused(rows: DataFrame, keys: Sequence[str] = ()) -> DataFrame:
-    """Where the rows stand that belong to the dead letters, in the columns of `bad`."""
+    """Coordinates of the rows that become dead letters, in the columns of `bad`."""
     is_keyless = F.col(OUTCOME) == KEYLESS
     error = F.when(is_keyless, F.lit("KEY_MISSING")).otherwise(F.lit("EXPECTATION_FAILED"))
     without = F.lit(f"the row has no value of a key of its table ({', '.join(keys)})")

@@ -1,8 +1,8 @@
-"""Runs a plan: one streaming query for each flow, each with its own checkpoint, group and pace. Starts, watches, stops.
+"""Runs a plan: one streaming query for each flow, with its own checkpoint, group and pace. Starts, watches, stops.
 
-Flows that run on run side by side; of those that only read what is there now, one after another has all cores, in the
-order of declaration. A flow that fails stops alone; the others go on, and the run's end tells of it. Stopping waits for
-the batch under way: what it has written is committed, and the next run begins after it.
+Continuous flows run concurrently; flows that only read the available data run one after another, in the order of
+declaration, with all cores. A failed flow stops alone; the others continue, and the end of the run reports the failure.
+Stopping waits for the current batch: what it has written is committed, and the next run starts after it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from chronik.pipeline.batches import Counts, TableFlow
 from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.declarations import Bronze, Gold, Silver, ToTopic
 from chronik.pipeline.events import BATCH, STARTED, STOPPED, Event, EventLog
+from chronik.pipeline.flow_notes import write_note
 from chronik.pipeline.frames import first_line
 from chronik.pipeline.live_cluster import Lag, LiveCluster
 from chronik.pipeline.offsets import Position
@@ -41,22 +42,22 @@ QUERY_ID: Final = "sql.streaming.queryId"
 TICK_S: Final = 1
 POLL_S: Final = 0.1
 STOP_SECONDS_MAX: Final = 60
-# Spark gives a Python process ten seconds to appear, which a busy machine may not have.
+# Spark allows a Python process ten seconds to start, which a busy machine may exceed.
 TOO_BUSY: Final = ("Python worker failed to connect back", "CANNOT_OPEN_SOCKET")
 RESTARTS_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When batches begin and how large they get."""
+    """When batches start and how large they are."""
 
-    interval_ms: int | None = None  # None: read what is there now, then stop
+    interval_ms: int | None = None  # None: read the available data, then stop
     offsets_per_batch_max: int | None = None
 
 
 @dataclass
 class Standing:
-    """How a flow is doing; written by its batches, read by whoever shows it."""
+    """A flow's progress; its batches update it, displays read it."""
 
     flow: Flow
     batch_id: int = -1
@@ -77,7 +78,7 @@ class Standing:
 
 
 class Run:
-    """One `chronik pipeline run`. Use it in `with`: whatever happens, its queries are stopped."""
+    """One `chronik pipeline run`. Use it in `with`: its queries are stopped in any case."""
 
     def __init__(
         self, spark: SparkSession, plan: Plan, cluster: LiveCluster, pace: Pace, *, only: str | None = None
@@ -118,7 +119,7 @@ class Run:
         self._events.write(self._event(STARTED, standing))
 
     def wait(self, on_tick: Callable[[Run], None] | None = None) -> None:
-        """Until every flow has stopped. Then raises the first fault there was."""
+        """Waits until every flow has stopped, then raises the first error, if any."""
         while self.goes_on():
             self.tick()
             if on_tick is not None:
@@ -126,16 +127,16 @@ class Run:
         self.finish()
 
     def tick(self) -> None:
-        """Waits a moment and looks at everything again."""
+        """Waits briefly and checks everything again."""
         for query in self.queries.values():
             if query.isActive:
-                with suppress(StreamingQueryException):  # `finish` tells of it
+                with suppress(StreamingQueryException):  # `finish` reports it
                     query.awaitTermination(TICK_S)
                 break
         self.refresh()
 
     def finish(self) -> None:
-        """What is left to do when no query runs any more; raises the first fault."""
+        """Final work after the last query; raises the first error."""
         for name, query in self.queries.items():
             if (error := query.exception()) is not None and name not in self.faults:
                 reason = first_line(error)
@@ -149,7 +150,7 @@ class Run:
             raise fault
 
     def stop(self, *, waits: bool = True) -> None:
-        """Waits a while for batches under way, which Spark would cut off. One that was cut off is begun again."""
+        """Waits for a while for running batches, which Spark would interrupt. An interrupted batch is repeated."""
         asked_at = {name: standing.batch_id for name, standing in self.standings.items()}
         end_s = time.monotonic() + STOP_SECONDS_MAX
         for name, query in self.queries.items():
@@ -166,7 +167,7 @@ class Run:
         return any(query.isActive for query in self.queries.values())
 
     def goes_on(self) -> bool:
-        """Whether any flow runs. One that ended because a process could not be started in time is started again."""
+        """Whether any flow runs. Restarts a query that failed because a process did not start in time."""
         for name, query in list(self.queries.items()):
             if query.isActive or name in self.faults or self._restarts_left == 0:
                 continue
@@ -179,7 +180,7 @@ class Run:
         return self.is_active or bool(self._waiting)
 
     def refresh(self) -> None:
-        """Brings lags and views up to date."""
+        """Updates lags and views."""
         for name, query in self.queries.items():
             standing = self.standings[name]
             positions = positions_of(query.lastProgress)
@@ -204,6 +205,7 @@ class Run:
         records = self._records(flow)
         if isinstance(declaration, Bronze | Silver):
             topic_id = self.plan.topics[flow.source_topic].topic_id
+            write_note(self.plan.pipeline, flow)
             table = TableFlow(self.plan.pipeline, flow, topic_id, self.cluster.options)
             writer = records.writeStream.foreachBatch(self._accounted(standing, table.take))
         elif isinstance(declaration, Gold):
@@ -240,7 +242,7 @@ class Run:
         return reader.load()
 
     def _passed(self, records: DataFrame, flow: Flow) -> DataFrame:
-        """Rows of a stream that no batch function sees: those that can be decoded, through all functions."""
+        """Rows of a stream without a batch function: the decodable ones, through all functions."""
         bottom = self.plan.pipeline.topic_of(flow.declaration)
         assert bottom is not None
         rows = good(decoded(records, bottom, self.plan.topics[flow.source_topic].topic_id))
@@ -249,12 +251,12 @@ class Run:
     def _accounted(
         self, standing: Standing, take: Callable[[DataFrame, str, int], Counts]
     ) -> Callable[[DataFrame, int], None]:
-        """A batch function that counts, times, and keeps a fault that Spark would wrap beyond recognition."""
+        """A batch function that counts, times, and keeps the original error, which Spark would wrap."""
 
         def process(batch: DataFrame, batch_id: int) -> None:
             begun_ns = time.monotonic_ns()
             flow = standing.flow
-            # A checkpoint that was made anew is another application: its batch numbers begin again.
+            # A recreated checkpoint counts as another application: its batch numbers restart.
             query_id = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
             try:
                 counts = take(batch, f"{flow.group}/{query_id}", batch_id)
@@ -304,7 +306,7 @@ class Run:
         )
 
     def _send_functions_by_value(self) -> None:
-        """Executors cannot import the user's file, so what it defines travels as it is."""
+        """Executors cannot import the user's file, so its definitions are sent by value."""
         if self.plan.pipeline.module is not None:
             from pyspark import cloudpickle
 
@@ -312,7 +314,7 @@ class Run:
 
 
 def append(flow: Flow) -> Callable[[DataFrame, str, int], Counts]:
-    """A batch of results that will not change any more."""
+    """Appends a batch of final results."""
 
     def take(results: DataFrame, application: str, batch_id: int) -> Counts:
         results = results.persist()
@@ -327,7 +329,7 @@ def append(flow: Flow) -> Callable[[DataFrame, str, int], Counts]:
 
 
 def to_records(rows: DataFrame, declaration: ToTopic) -> DataFrame:
-    """Columns key, value and headers are sent as they are; without a column `value`, each row is, as JSON."""
+    """Sends columns key, value and headers unchanged; without a column `value`, sends each row as JSON."""
     from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
     names = rows.columns
@@ -340,7 +342,7 @@ def to_records(rows: DataFrame, declaration: ToTopic) -> DataFrame:
 
 
 def positions_of(progress: Any) -> Mapping[int, int] | None:
-    """The offset after the last record of each partition that a query has read, from its last progress."""
+    """The offset after the last record read from each partition, from a query's last progress."""
     if progress is None:
         return None
     told = progress["sources"][0]["endOffset"]

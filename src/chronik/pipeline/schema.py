@@ -1,7 +1,7 @@
-"""The columns of a topic in Spark's types, and which of them a user's own schema asks for.
+"""The columns of a topic in Spark's types, and the selection by a user's schema.
 
-A user's schema prunes: `.schema("value binary, offset long")` makes workers build these two columns and no other. Spark
-itself tells a Python source nothing about the columns that a query uses.
+A user's schema prunes: with `.schema("value binary, offset long")` workers build only these two columns. Spark itself
+does not tell a Python source which columns a query uses.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def schema_of(*, include_headers: bool) -> StructType:
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:
-    """The names in a schema, all of which topics have, with the types that they have there."""
+    """The column names in a schema, checked against a topic's columns and their types."""
     for field in schema.fields:
         if field.name not in TYPES:
             hint = hint_for(field.name, TYPES)
@@ -58,7 +58,7 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
 
 
 def sink_options_of(options: Mapping[str, str], schema: StructType, *, overwrites: bool) -> sink_options.SinkOptions:
-    """What a writer needs, after everything that can be known before the first row has been checked."""
+    """A writer's options, after all checks that are possible before the first row."""
     made = sink_options.parse(options)
     if overwrites:
         raise PipelineError("OVERWRITE_REFUSED")

@@ -1,11 +1,11 @@
-"""How a query reaches a secured cluster: the options that say so, and connections that follow them.
+"""Connects a query to a secured cluster: its options, and connections that follow them.
 
-The options are those of Spark's own Kafka source, `kafka.` and a key of Kafka's clients: security.protocol, sasl.* and
-ssl.*. `commandConfig` names a properties file with these keys instead, so that no secret is part of a query. What the
-keys mean is decided by `client.properties`; every mistake is the condition UNSUPPORTED_SECURITY.
+The options are those of Spark's own Kafka source, `kafka.` plus a key of Kafka's clients: security.protocol, sasl.* and
+ssl.*. `commandConfig` names a properties file with these keys instead, so that no secret is part of a query.
+`client.properties` defines the keys; every mistake is the condition UNSUPPORTED_SECURITY.
 
-Files of key stores and trust stores are read where a connection is made: by the driver when a query starts, and by each
-task of a worker. No repr and no error shows a value that may be a secret.
+Key store and trust store files are read where a connection is made: by the driver when a query starts, and by each task
+of a worker. No repr and no error shows a value that may be a secret.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ KEYS: Final = (
     "kafka.ssl.enabled.protocols",
     "kafka.ssl.cipher.suites",
 )
-# Settings of Java's TLS that decide nothing here: taken, so that a query moves over as it is.
+# Java TLS settings without an effect here: accepted, so that queries can be migrated unchanged.
 WITHOUT_EFFECT: Final = (
     "kafka.ssl.protocol",
     "kafka.ssl.provider",
@@ -66,10 +66,14 @@ WITHOUT_EFFECT: Final = (
     "kafka.ssl.trustmanager.algorithm",
     "kafka.ssl.secure.random.implementation",
 )
+NO_TOKENS: Final = (
+    "OAUTHBEARER is not supported in queries, because every task of a worker logs in by itself and would need a token"
+    " of its own from the provider"
+)
 # By the beginning of their names: what Chronik cannot do.
 REFUSED: Final = {
     "kafka.sasl.kerberos.": f"GSSAPI is not supported; mechanisms are {', '.join(BY_PASSWORD)}",
-    "kafka.sasl.oauthbearer.": f"OAUTHBEARER is not supported; mechanisms are {', '.join(BY_PASSWORD)}",
+    "kafka.sasl.oauthbearer.": f"{NO_TOKENS}; mechanisms are {', '.join(BY_PASSWORD)}",
     "kafka.sasl.login.": "there is no Java login to configure",
     "kafka.sasl.client.callback.handler.class": "there is no Java login to configure",
     "kafka.ssl.engine.factory.class": "there is no Java class to load",
@@ -81,7 +85,7 @@ STORES: Final = {"ssl.keystore.location": "ssl.keystore.key", "ssl.truststore.lo
 
 @dataclass(frozen=True, slots=True, repr=False)
 class QuerySecurity:
-    """Keys of client.properties with their values, and the file that they come from. Goes to workers as it is."""
+    """Keys and values of client.properties, and the file they come from. Sent to workers unchanged."""
 
     properties: tuple[tuple[str, str], ...] = field(default=())
     file: str = ""
@@ -91,19 +95,19 @@ class QuerySecurity:
 
     @property
     def options(self) -> dict[str, str]:
-        """For readers and writers of Spark. A file is passed on by its name, so that plans show nothing else."""
+        """Options for Spark readers and writers. A file is passed by name, so that plans show nothing else."""
         if self.file:
             return {COMMAND_CONFIG: self.file}
         return {f"{PREFIX}{key}": value for key, value in self.properties}
 
     def checked(self) -> ClientSecurity:
-        """What the keys mean, with the files as they are now. Raises UNSUPPORTED_SECURITY."""
+        """The validated settings, with the files' current contents. Raises UNSUPPORTED_SECURITY."""
         if not self.properties:
             return NO_SECURITY
         given = dict(self.properties)
         try:
-            if given.get("sasl.mechanism", "").strip().upper() == OAUTHBEARER:  # workers could not renew a token
-                allowed = f"not supported in queries; write one of {', '.join(BY_PASSWORD)}"
+            if given.get("sasl.mechanism", "").strip().upper() == OAUTHBEARER:
+                allowed = f"{NO_TOKENS}; write one of {', '.join(BY_PASSWORD)}, or use a certificate"
                 raise BadProperties("sasl.mechanism", OAUTHBEARER, allowed)
             return ClientSecurity.of(given)
         except BadProperties as fault:
@@ -114,7 +118,7 @@ class QuerySecurity:
         return secured_client(real_runtime(), bootstrap, self.checked(), client_id=client_id)
 
     def connector(self, client_id: str) -> Callable[[Address], BlockingConnection]:
-        """Makes connections for a task. Raises UNSUPPORTED_SECURITY."""
+        """A function that connects for a task. Raises UNSUPPORTED_SECURITY."""
         known = self.checked()
 
         def connect(address: Address) -> BlockingConnection:
@@ -151,9 +155,9 @@ def refuse_unsupported(name: str) -> None:
 
 
 def security_of(given: Mapping[str, str]) -> QuerySecurity:
-    """Of all options of a reader or writer, by names in lower case. Reads the file that commandConfig names.
+    """From all options of a reader or writer, with names in lower case. Reads the file that commandConfig names.
 
-    Raises UNSUPPORTED_SECURITY for what can be known without the files of stores: `checked` reads those.
+    Raises UNSUPPORTED_SECURITY for errors that can be found without store files: `checked` reads those.
     """
     found = {name: given[name] for name in KEYS if name in given}
     file = given.get(COMMAND_CONFIG.lower(), "").strip()
@@ -174,7 +178,7 @@ def security_of(given: Mapping[str, str]) -> QuerySecurity:
 
 
 def security_in(file: str) -> QuerySecurity:
-    """What a properties file says, with the keys of Kafka's clients. Raises UNSUPPORTED_SECURITY."""
+    """The settings in a properties file, with the keys of Kafka's clients. Raises UNSUPPORTED_SECURITY."""
     if "\n" in file or "=" in os.path.basename(file):
         reason = "it names a file; write the keys into that file"
         raise PipelineError("UNSUPPORTED_SECURITY", option=COMMAND_CONFIG, value=HIDDEN, reason=reason)
@@ -190,7 +194,7 @@ def security_in(file: str) -> QuerySecurity:
 
 
 def _require_sense(security: QuerySecurity) -> None:
-    """Protocol, mechanism and login, before a query starts."""
+    """Checks protocol, mechanism and login before a query starts."""
     told = {key: value for key, value in security.properties if not key.startswith("ssl.")}
     protocol = told.get("security.protocol", PLAINTEXT).strip().upper()
     without_tls = {"SSL": PLAINTEXT, "SASL_SSL": "SASL_PLAINTEXT"}.get(protocol, protocol)

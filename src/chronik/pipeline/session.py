@@ -1,4 +1,4 @@
-"""A Spark session for a pipeline, or one clear line if it cannot start. Imports Spark only when asked for it."""
+"""A Spark session for a pipeline, or a one-line error if it cannot start. Imports Spark only when called."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ CURES: Final = {
     "apk": "sudo apk add openjdk17-jre-headless",
     "brew": "brew install openjdk@17",
 }
-LOG_LEVEL: Final = "CHRONIK_SPARK_LOG_LEVEL"  # what stops a flow is told by the run, without eighty lines of Java
-# Options whose values Spark hides in plans. Besides URLs it hides what has password or secret in its name or value; the
+LOG_LEVEL: Final = "CHRONIK_SPARK_LOG_LEVEL"  # the run reports failures itself, without eighty lines of Java
+# Options whose values Spark hides in plans. Besides URLs it hides options with password or secret in name or value; the
 # text of a private key has neither.
 REDACTED: Final = "(?i)url|jaas|ssl[.]keystore[.]key|ssl[.]key[.]"
 SETTINGS: Final = {
     "spark.sql.redaction.options.regex": REDACTED,
-    "spark.sql.session.timeZone": "UTC",  # one meaning of a timestamp, wherever the driver stands
-    "spark.ui.showConsoleProgress": "false",  # the progress line is ours
+    "spark.sql.session.timeZone": "UTC",  # timestamps mean the same wherever the driver runs
+    "spark.ui.showConsoleProgress": "false",  # `progress` shows its own line
     "spark.python.authenticate.socketTimeout": "120s",  # a busy machine may take more than 15 s to start a process
-    "spark.sql.streaming.stopTimeout": "60s",  # a stop waits for the batch under way, but not for ever
+    "spark.sql.streaming.stopTimeout": "60s",  # a stop waits for the current batch, but not forever
 }
-# A stage for each core is plenty on one machine; Spark's 200 are for clusters.
+# One task per core is enough on one machine; Spark's default of 200 is for clusters.
 LOCAL_SETTINGS: Final = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
 
 
 def require_spark() -> None:
-    """Says what is missing and what to type, before a JVM says it in forty lines."""
+    """Reports what is missing and how to install it, before a JVM does so in forty lines."""
     if any(importlib.util.find_spec(name) is None for name in ("pyspark", "deltalake", "pyarrow")):
         raise PipelineFault("SPARK_MISSING")
     found = java_found()
@@ -50,7 +50,7 @@ def require_spark() -> None:
 
 
 def java_found() -> int | str:
-    """The version of the Java that Spark would start, or why there is none that it could."""
+    """The version of the Java that Spark would start, or the reason why it cannot start one."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if java is None:
@@ -66,7 +66,7 @@ def java_found() -> int | str:
 
 
 def java_version(text: str) -> int | None:
-    """Of what `java -version` prints. Before 9 the number that counts was the second."""
+    """Parses the output of `java -version`. Before Java 9 the second number was the version."""
     found = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(found.group(1)) if found else None
 
@@ -84,7 +84,7 @@ def spark_session(name: str, master: str | None = None, settings: Mapping[str, s
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     chosen = master or os.environ.get("SPARK_MASTER") or "local[2]"
-    if chosen.startswith("local"):  # a cluster hands the zip to its machines
+    if chosen.startswith("local"):  # a cluster distributes the zip to its machines
         spark_home.settle_in()
     builder = SparkSession.builder.appName(f"chronik {name}")
     builder = builder.remote(chosen) if chosen.startswith("sc://") else builder.master(chosen)
@@ -94,7 +94,7 @@ def spark_session(name: str, master: str | None = None, settings: Mapping[str, s
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
-    except (Py4JError, PySparkException) as error:  # a master that does not answer, a setting that Spark refuses
+    except (Py4JError, PySparkException) as error:  # an unreachable master, or an invalid setting
         raise PipelineFault("SPARK_NOT_STARTED", master=chosen, reason=_reason(str(error))) from error
     if not chosen.startswith("sc://"):
         session.sparkContext.setLogLevel(os.environ.get(LOG_LEVEL, "OFF"))
@@ -102,6 +102,6 @@ def spark_session(name: str, master: str | None = None, settings: Mapping[str, s
 
 
 def _reason(text: str) -> str:
-    """The one line that counts: in an error of the JVM that behind the colon, before its trace."""
+    """The line with the cause: for a JVM error, the text after the colon, before the trace."""
     lines = text.strip().splitlines()
     return next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0] if lines else "")

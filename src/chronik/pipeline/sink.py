@@ -1,10 +1,10 @@
-"""`format("chronik")` as a sink: every task writes its rows with a producer of its own.
+"""`format("chronik")` as a sink: every task writes its rows with its own producer.
 
-Within a task no row is written twice or out of order, however often requests are sent again, and a task succeeds only
-when the cluster has acknowledged every row (acks=all). A task that Spark runs again writes its rows again: at least
-once. With exactlyOnce=true tasks write in transactions, and the driver commits those of one attempt: `exactly_once`.
+Within a task no row is duplicated or reordered, however often requests are resent, and a task succeeds only when the
+cluster has acknowledged every row (acks=all). If Spark reruns a task, it writes its rows again: at least once. With
+exactlyOnce=true tasks write in transactions, and the driver commits those of one attempt: see `exactly_once`.
 
-Rows go by key to the partition that Kafka's own producer would choose, unless the column `partition` names one.
+The key selects the partition, as in Kafka's own producer, unless the column `partition` names one.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
 
 DLQ_SUFFIX: Final = ".dlq"
 TOO_LARGE: Final = "RECORD_TOO_LARGE"
-BATCH_ID: Final = "streaming.sql.batchId"  # local properties of a query's tasks, as QUERY_ID
+BATCH_ID: Final = "streaming.sql.batchId"  # local properties of a query's tasks, like QUERY_ID
 RUN_ID: Final = "spark.jobGroup.id"  # Spark runs the batches of a query as a job group of that name
 
 
 @dataclass
 class SinkCommit(WriterCommitMessage):
-    """What a task reports to the driver."""
+    """The report of a task to the driver."""
 
     row_count: int
     too_large_count: int
-    result: TaskResult | None = None  # with exactlyOnce: what the driver needs to commit the rows
+    result: TaskResult | None = None  # with exactlyOnce: the driver needs it to commit the rows
 
 
 class TopicWriter(DataSourceArrowWriter):
-    """`df.write`. Nothing to commit or to take back: what is acknowledged stays."""
+    """`df.write`. Nothing to commit or undo: acknowledged rows stay."""
 
     def __init__(self, options: SinkOptions) -> None:
         if options.exactly_once:
@@ -81,7 +81,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         self._end(commit_batch, messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        with suppress(ClientError, PipelineError):  # Spark is to tell why the batch failed, and not this
+        with suppress(ClientError, PipelineError):  # Spark should report why the batch failed, not this
             self._end(abort_batch, messages, batchId)
 
     def _end(self, work: _Ending, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
@@ -94,7 +94,7 @@ _Ending = Callable[["ClusterClient", int, "Sequence[TaskResult]", "SinkOptions"]
 
 
 def end_batch(work: _Ending, results: Sequence[TaskResult], batch: int, options: SinkOptions) -> None:
-    """The driver's side: commit_batch or abort_batch."""
+    """The driver's part: commit_batch or abort_batch."""
 
     async def run() -> None:
         async with options.security.client(options.bootstrap, options.client_id) as cluster:
@@ -105,7 +105,7 @@ def end_batch(work: _Ending, results: Sequence[TaskResult], batch: int, options:
 
 
 def task_of_spark() -> BatchTask:
-    """Which task of which batch this is. Spark tells in the local properties of the thread that runs the query."""
+    """The batch and task of the current thread, from local properties that Spark sets for the query."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -121,9 +121,9 @@ def task_of_spark() -> BatchTask:
 
 
 def write_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions, task: BatchTask | None = None) -> SinkCommit:
-    """Returns when all rows are acknowledged; raises RECORD_REFUSED when one is not.
+    """Returns when all rows are acknowledged; raises RECORD_REFUSED if one is refused.
 
-    With a `task`, they are part of a transaction that the driver commits.
+    With a `task`, the rows are part of a transaction that the driver commits.
     """
     written = asyncio.run(_write(batches, options, task))
     settle()
@@ -157,7 +157,7 @@ async def _explained(
 
 
 async def _lacking(cluster: ClusterClient, topic: str) -> str:
-    """What a producer of this topic may not do. Who is told that a topic does not exist may describe it."""
+    """The permission that a producer of this topic lacks. A broker says that a topic is missing only with DESCRIBE."""
     with suppress(ClientError):
         known = await cluster.refresh([topic])
         if known.errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -166,7 +166,7 @@ async def _lacking(cluster: ClusterClient, topic: str) -> str:
 
 
 def _naming_own(options: SinkOptions, query_id: str) -> AbstractContextManager[None]:
-    """Around requests that concern the register: its offsets have the name of Kafka's own topic."""
+    """Names the register's denials, for requests about it: its offsets belong to Kafka's own offsets topic."""
     key = group_of(query_id)
     return naming(options.security, READ, topic=OFFSETS_TOPIC, group=key, transactional_id=key)
 
@@ -218,7 +218,8 @@ async def _send(producer: Producer | TaskWriter, row: _Row, report: SinkCommit, 
 
 
 def _note(topic: str, size_bytes: int, options: SinkOptions) -> Headers:
-    """What a dead letter says of itself. Its value is not there: it would be as much too large as it was before."""
+    """The headers of a dead letter for a record that is too large. Its value is omitted: it would be too large
+    again."""
     message = f"{size_bytes} bytes, at most {options.record_bytes_max} (kafka.max.request.size)"
     return (
         ("chronik.dlq.topic", topic.encode()),

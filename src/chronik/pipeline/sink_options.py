@@ -1,4 +1,4 @@
-"""The options of `format("chronik")` as a sink, and which columns of a frame become which part of a record.
+"""The sink options of `format("chronik")`, and the mapping from columns of a frame to parts of a record.
 
 Text in, values out; only the file of `commandConfig` is read.
 """
@@ -17,15 +17,15 @@ from chronik.wire.compression import Codec
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-REQUEST_BYTES_MAX: Final = 1 << 20  # Kafka's own default for a producer, and about that of a topic
+REQUEST_BYTES_MAX: Final = 1 << 20  # Kafka's default for a producer, and about that of a topic
 DELIVERY_TIMEOUT_MS: Final = 120_000
-TRANSACTION_TIMEOUT_MS: Final = 900_000  # the longest that brokers allow unless configured
+TRANSACTION_TIMEOUT_MS: Final = 900_000  # the brokers' default maximum
 OPTIONS: Final = (
     "topic",
     "exactlyOnce",
     "onTooLarge",
-    "includeHeaders",  # of Spark's own sink; headers are written whenever the column is there
-    "checkpointLocation",  # this and the next are Spark's own, handed to the sink as well
+    "includeHeaders",  # from Spark's own sink; headers are written whenever the column exists
+    "checkpointLocation",  # this and the next are Spark's own, passed to the sink as well
     "queryName",
     "path",
     security.COMMAND_CONFIG,
@@ -64,8 +64,8 @@ COLUMNS: Final = {"key": BYTES, "value": BYTES, "headers": (HEADERS,), "topic": 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
     bootstrap: str
-    topic: str | None = None  # of every row; wins over the column
-    keeps_too_large: bool = False  # onTooLarge=dlq: a note goes to <topic>.dlq instead of an error
+    topic: str | None = None  # for every row; overrides the column
+    keeps_too_large: bool = False  # onTooLarge=dlq: writes a note to <topic>.dlq instead of failing
     codec: Codec = Codec.NONE
     record_bytes_max: int = REQUEST_BYTES_MAX
     delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS
@@ -76,7 +76,7 @@ class SinkOptions:
 
 
 def parse(options: Mapping[str, str]) -> SinkOptions:
-    """Raises PipelineError with the condition that says what is wrong."""
+    """Raises PipelineError with the condition for the first error."""
     given = {name.lower(): value for name, value in options.items()}
     known = {name.lower(): name for name in (*OPTIONS, *KAFKA, *KAFKA_WITHOUT_EFFECT)}
     known |= {"kafka.acks": "kafka.acks", "kafka.enable.idempotence": "kafka.enable.idempotence"}
@@ -108,7 +108,7 @@ def parse(options: Mapping[str, str]) -> SinkOptions:
 
 
 def _require_idempotence(text: OptionTexts) -> None:
-    """A task that is run again may double records anyhow; a request that is sent again never does."""
+    """A repeated task may duplicate records anyway; a resent request never does."""
     reason = "the producer is always idempotent, which takes acks=all"
     if (text.get("kafka.acks") or "all").strip().lower() not in ("all", "-1"):
         raise PipelineError("UNSUPPORTED_OPTION", option="kafka.acks", reason=reason)
@@ -117,7 +117,7 @@ def _require_idempotence(text: OptionTexts) -> None:
 
 
 def require_columns(columns: Sequence[tuple[str, str]], options: SinkOptions) -> None:
-    """`columns` are (name, type as Spark writes it). Those that no record has are left alone, as Spark's sink does."""
+    """`columns` are (name, Spark type). Columns that are not part of a record are ignored, as in Spark's sink."""
     types = dict(columns)
     if "value" not in types:
         reason = "it is what gets written; name one with .selectExpr('... AS value')"

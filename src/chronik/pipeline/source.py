@@ -1,8 +1,8 @@
-"""`format("chronik")` as Spark sees it: a batch reader and a stream reader over `planning` and `reading`.
+"""`format("chronik")` for Spark: a batch reader and a stream reader on top of `planning` and `reading`.
 
-Which process runs what: the driver starts one Python process per streaming query, in which the methods of
-`TopicStreamReader` run in turns until the query ends; every task runs `read` in a worker, on a pickled copy. So
-whatever is not plain data (connections, the planner) is made on first use and never pickled.
+The driver starts one Python process per streaming query, which runs the methods of `TopicStreamReader` until the query
+ends; every task runs `read` in a worker, on a pickled copy. So everything but plain data (connections, the planner) is
+created on first use and never pickled.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 
 class TopicPartitionTask(InputPartition):
-    """What one task reads. Everything a worker needs beside the options."""
+    """The input of one task: everything a worker needs besides the options."""
 
     def __init__(self, offsets: OffsetRange, introduction: str | None = None) -> None:
         super().__init__(offsets)
-        self.introduction = introduction  # on the first task of a query that has not told its id yet
+        self.introduction = introduction  # set on the first task of a query whose id is unknown
 
 
 def read_task(task: InputPartition, options: SourceOptions, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Spark makes a task of `None` when there is nothing to read."""
+    """Spark passes `None` when there is nothing to read."""
     if not isinstance(task, TopicPartitionTask):
         return
     offsets: OffsetRange = task.value
@@ -106,7 +106,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.driver.planner.initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """One limit is all that Spark takes: with both options it carries the upper, and the lower comes from us."""
+        """Spark accepts one limit: with both options this returns the upper one, and `planning` applies the lower."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
@@ -118,7 +118,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         driver = self.driver
         if not position.is_initial:
             driver.group.finished(driver.cluster, position.offsets)
-        # Whatever the options say: a trigger that asks for everything gets everything.
+        # A trigger that requests everything gets everything, whatever the options.
         offsets_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         offsets_min = None if isinstance(limit, ReadAllAvailable) else self._options.min_offsets_per_trigger
         return driver.planner.next_end(position, offsets_max, offsets_min).to_json()
@@ -145,7 +145,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _Driver:
-    """What lives as long as the query, in the driver's process only."""
+    """State that lives as long as the query, only in the driver's process."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.cluster = cluster_of(options)

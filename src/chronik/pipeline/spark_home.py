@@ -1,9 +1,9 @@
-"""A home for Spark whose Python processes import pyspark as it is installed: compiled, not from a zip of sources.
+"""A Spark home whose Python processes import the installed, compiled pyspark instead of a zip of sources.
 
 Spark puts `$SPARK_HOME/python/lib/pyspark.zip` first on the path of every Python process that it starts, and nothing in
-there is compiled: each process does that again, for most of a second, and a streaming query starts ten before its first
-row. The home that is made here is pyspark's own, link by link, without that folder, so that the path goes on to where
-the driver's pyspark is. Changes nothing that is installed.
+it is compiled: each process compiles it again, for most of a second, and a streaming query starts ten before its first
+row. This creates a home that links to pyspark's own, without that folder, so that Python finds the driver's pyspark.
+Changes nothing that is installed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Final
 
 HOME: Final = "SPARK_HOME"
-ZIPPED: Final = "python"  # the folder of pyspark.zip
+ZIPPED: Final = "python"  # the folder with pyspark.zip
 
 
 def settle_in() -> None:
-    """Call before the JVM starts. Leaves alone a home of the user's, and workers that run another Python."""
+    """Call this before the JVM starts. Has no effect with a user-defined home, or if workers run another Python."""
     if HOME in os.environ or os.environ.get("PYSPARK_PYTHON", sys.executable) != sys.executable:
         return
     found = importlib.util.find_spec("pyspark")

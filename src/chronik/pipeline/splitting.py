@@ -1,7 +1,7 @@
-"""Ranges into tasks: minPartitions and maxRecordsPerPartition. Pure.
+"""Splits ranges into tasks: minPartitions and maxRecordsPerPartition. Pure.
 
-Without either, a partition of a topic is a task of Spark, so that its connection and its order are kept together.
-Pieces of one range are even and in order; nothing is lost, doubled or empty.
+Without either option, each partition of a topic is one Spark task, which keeps its connection and order. Pieces of one
+range are even and in order; nothing is lost, duplicated or empty.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def split(
 
 
 def _more(ranges: Sequence[OffsetRange], counts: list[int], partitions_min: int) -> list[int]:
-    """Pieces in proportion to size, then one more of whatever has the largest pieces until there are enough."""
+    """Pieces in proportion to size, then one more for the range with the largest pieces until there are enough."""
     total = sum(each.size for each in ranges)
     counts = [
         max(count, min(each.size, each.size * partitions_min // total))

@@ -1,4 +1,4 @@
-"""Where a pipeline is, asked of its cluster and its tables. Starts no Spark and disturbs no run."""
+"""The progress of a pipeline, from its cluster and its tables. Starts no Spark and does not disturb a run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _last_run(events: list[Event]) -> dict[str, Any]:
 
 
 def _state(events: list[Event]) -> str:
-    """As its events tell: a run that was killed has not said that it stopped."""
+    """As derived from events: a run that was killed did not report its stop."""
     if not events:
         return "never ran"
     last = events[-1]

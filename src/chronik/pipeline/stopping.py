@@ -1,4 +1,4 @@
-"""How a run is stopped from another terminal: by a mark in the storage, which both of them see."""
+"""Stops a run from another terminal, by a marker in the storage, which both can access."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class StopMark:
         self._path.touch()
 
     def clear(self) -> None:
-        """A run begins: marks of earlier ones do not count."""
+        """A run begins: removes markers of earlier runs."""
         self._path.unlink(missing_ok=True)
 
     def is_set(self) -> bool:

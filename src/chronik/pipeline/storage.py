@@ -1,7 +1,7 @@
-"""Where tables and checkpoints are: one folder that the driver and all executors see.
+"""The storage of tables and checkpoints: one folder that the driver and all executors can access.
 
-A plan asks it for reasons against a place. To find out whether one can be written it writes there and cleans up. An
-address such as s3://bucket/lake is refused: as a path it would name a folder of this machine.
+A plan asks it for objections to a location. To check whether a location is writable it writes there and cleans up. An
+address such as s3://bucket/lake is refused: as a path it would name a local folder.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Final
 
 from chronik.pipeline.conditions import PipelineFault
 
-# Below these a path is on the machine itself, as good as always.
+# Paths below these are almost certainly local to the machine.
 LOCAL_FOLDERS: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - named in order to be refused
 
 
-# The first part of an address, which a path may have lost a slash of: s3://bucket/lake, s3:/bucket/lake.
+# The scheme of an address; as a path, the address may have lost a slash: s3://bucket/lake, s3:/bucket/lake.
 SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 def folder_of(given: str | Path) -> str:
-    """The absolute path of a folder. A PipelineFault for the address of something else."""
+    """The absolute path of a folder. Raises PipelineFault for an address."""
     text = str(given)
     if text.startswith("file:"):
         text = "/" + text.removeprefix("file:").lstrip("/")
@@ -37,7 +37,7 @@ class Storage:
         self.root = folder_of(root)
 
     def why_not_writable(self, path: str) -> str:
-        """Tries, in the nearest folder above that exists; nothing is left behind."""
+        """Tests the nearest existing parent folder; leaves nothing behind."""
         folder = Path(path)
         while not folder.exists():
             folder = folder.parent
@@ -50,7 +50,7 @@ class Storage:
             return f"{folder}: {error.strerror}"
 
     def why_not_shared(self, path: str, master: str) -> str:
-        """Only a guess: a folder of this machine alone, for executors elsewhere."""
+        """Heuristic: detects a local folder used with executors on other machines."""
         is_elsewhere = bool(master) and not master.startswith(("local", "spark://127.", "spark://localhost"))
         if is_elsewhere and any(os.path.commonpath([path, local]) == local for local in LOCAL_FOLDERS):
             return f"{path} is a folder of this machine"

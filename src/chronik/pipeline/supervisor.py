@@ -1,7 +1,7 @@
-"""Keeps the materializing application alive: starts it, starts it again when it ends, waits longer each time.
+"""Keeps the materializing application alive: starts it, restarts it when it ends, with increasing delays.
 
-It runs where an operator puts it, never inside a broker: a dead Spark costs the tables their freshness and nobody a
-record. It knows nothing of tables; the application says how they are, and `tables_listed` reads that back.
+It runs where an operator starts it, never inside a broker: if Spark dies, tables become stale, but no record is lost.
+It knows nothing of tables; the application publishes their states, and `tables_listed` reads them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from chronik.wire.records import Record
 
 RESTART_S_MIN, RESTART_S_MAX = 1, 60
-HEALTHY_S: Final = 60  # an application that ran so long begins with a short wait again
+HEALTHY_S: Final = 60  # an application that ran this long restarts with a short delay again
 STOP_SECONDS_MAX: Final = 60
-SILENT_MS: Final = 60_000  # a state that was not confirmed for so long is not believed
+SILENT_MS: Final = 60_000  # a state that was not confirmed for this long counts as outdated
 
 
 class Supervisor:
-    """`start` gives a process; the rest is waiting. Clock and sleep are passed in, so that tests need neither."""
+    """`start` returns a process; everything else is waiting. Clock and sleep are passed in, for tests."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Supervisor:
         self._start, self._say, self._clock_s, self._sleep = start, say, clock_s, sleep
 
     def run(self, restarts_max: int | None = None) -> None:
-        """Until it is interrupted, or has restarted the application so often."""
+        """Runs until it is interrupted, or has restarted the application this often."""
         wait_s, restarts = RESTART_S_MIN, 0
         while True:
             begun_s = self._clock_s()
@@ -67,7 +67,7 @@ class Supervisor:
 
 
 def application(bootstrap: str, storage: Path, master: str | None, command_config: str = "") -> Sequence[str]:
-    """`command_config` is the name of a file: arguments of a process are seen by every user of its machine."""
+    """`command_config` is the name of a file: process arguments are visible to every user of the machine."""
     command = [sys.executable, "-m", "chronik.pipeline.materialize", "--bootstrap", bootstrap]
     command += ["--storage", folder_of(storage)]
     if command_config:
@@ -78,13 +78,13 @@ def application(bootstrap: str, storage: Path, master: str | None, command_confi
 def start_application(
     bootstrap: str, storage: Path, master: str | None, command_config: str = ""
 ) -> subprocess.Popen[bytes]:
-    """In a group of its own: Ctrl-C is for the supervisor, which passes it on."""
+    """In a separate process group: Ctrl-C goes to the supervisor, which forwards it."""
     command = application(bootstrap, storage, master, command_config)
     return subprocess.Popen(command, start_new_session=True)  # noqa: S603 - our own command
 
 
 def tables_listed(cluster: LiveCluster, storage: Path, now_ms: int) -> Iterator[dict[str, Any]]:
-    """Every topic that wants a table, with what was last said of it and its lag as it is now."""
+    """Every topic that wants a table, with its last published state and its current lag."""
     said: dict[str, TableState] = {}
 
     def take(at: TopicPartition, record: Record) -> None:

@@ -1,7 +1,7 @@
-"""How a flow's rows enter its table: append or by key, each batch once under (application, number).
+"""Writes a flow's rows to its table: append or by key, each batch once under (application, number).
 
-Tasks and commit are those of format("chronik-table"), called without the format: its planning starts Python processes
-for every write, which a batch of a second cannot afford. Here is decided how a declaration is written, no more.
+Uses the tasks and commit of format("chronik-table") directly, without the format: its planning starts Python processes
+for every write, which is too slow for batches of a second. This module only selects how a declaration is written.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from chronik.pipeline.flows import Flow
 
 COORDINATES: Final = ("_topic_id", "_partition", "_offset")
-INPUTS: Final = "chronik.inputs"  # a note of a commit
-NEVER: Final = "_never"  # marks tombstones where there are none, so that a column _deleted is data
-UPSERT_BYTES_MAX: Final = 256 << 20  # of compressed rows, which meet in the driver; more are left to the executors
+INPUTS: Final = "chronik.inputs"  # key of a commit note
+NEVER: Final = "_never"  # deletion column for tables without deletions, so that _deleted is data
+UPSERT_BYTES_MAX: Final = 256 << 20  # compressed rows collected in the driver; executors handle larger batches
 
 
 def holds(table: str, application: str, number: int) -> bool:
@@ -48,7 +48,7 @@ def version_of(table: str) -> int:
 
 
 def write(rows: DataFrame, flow: Flow, application: str, number: int) -> int:
-    """The table's version afterwards."""
+    """Returns the table's version after the write."""
     declaration = flow.declaration
     if isinstance(declaration, Silver) and declaration.keys:
         return _committed(marked(rows, declaration), _by_key(flow, declaration), BatchName(application, number))
@@ -57,24 +57,24 @@ def write(rows: DataFrame, flow: Flow, application: str, number: int) -> int:
 
 
 def identity_of(table: str) -> tuple[str, int] | None:
-    """The id and the version of a table. Versions count within one id: a table that was made anew has another."""
+    """The id and version of a table. Versions count within one id: a recreated table has another."""
     found = Place.of(table).find()
     return None if found is None else (str(found.metadata().id), int(found.version()))
 
 
 def inputs_of(table: str) -> str | None:
-    """From what the contents of a table were computed, as `replace` was told; None when that is not known."""
+    """The inputs from which the table was computed, as passed to `replace`; None if unknown."""
     found = Place.of(table).find()
     return None if found is None else newest_note(found, INPUTS)
 
 
 def replace(rows: DataFrame, flow: Flow, inputs: str) -> int:
-    """The rows become all there is. `inputs` says what they were computed from, and is part of the same commit."""
+    """The rows replace the whole content. `inputs` names their origin and is stored in the same commit."""
     return _committed(flat(rows), _appending(flow), None, replaces=True, notes={INPUTS: inputs})
 
 
 def add_missing(rows: DataFrame, flow: Flow, application: str, number: int) -> int:
-    """As `write`, for records that may be in the table already: none enters it twice."""
+    """Like `write`, for records that may already be in the table: none is added twice."""
     declaration = flow.declaration
     if isinstance(declaration, Silver) and declaration.keys:
         return write(rows, flow, application, number)
@@ -94,7 +94,7 @@ def _committed(
     target = Target.of(options, rows.schema.json(), replace=replaces)
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """A task's part: rows in, what became of them out; nothing where there are more than may meet in the driver."""
+        """A task's part: rows in, results out; no result if there are more rows than the driver may collect."""
         import pyarrow as pa
         from pyspark import TaskContext
 
@@ -118,7 +118,7 @@ def _committed(
 
 @contextmanager
 def _unless_too_large() -> Iterator[None]:
-    """A batch that is too large for one process is no fault: Spark's executors take it."""
+    """A batch that is too large for one process is not an error: Spark's executors handle it."""
     try:
         yield
     except TableError as error:
@@ -131,7 +131,7 @@ def _appending(flow: Flow) -> TableOptions:
 
 
 def _by_key(flow: Flow, silver: Silver) -> TableOptions:
-    """What the user named decides, then the order of the log; `tables.order` has the rule."""
+    """The user's `sequence_by`, then log order; `tables.order` defines the rule."""
     return _options(flow, mode="upsert", keys=silver.keys, sequence_by=(silver.sequence_by,), delete_column=DELETED)
 
 
@@ -146,7 +146,7 @@ def _options(flow: Flow, **more: object) -> TableOptions:
 
 
 def flat(rows: DataFrame) -> DataFrame:
-    """A window as two columns: tables can be partitioned and filtered by those."""
+    """Replaces a window by two columns, which tables can partition and filter by."""
     if "window" not in rows.columns or rows.schema["window"].dataType.typeName() != "struct":
         return rows
     start, end = F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end")

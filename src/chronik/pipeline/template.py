@@ -1,4 +1,4 @@
-"""What `chronik pipeline init` writes: a small pipeline with every layer, and rows to test it on."""
+"""The files of `chronik pipeline init`: a small pipeline with every layer, and rows to test it with."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ EXPECTED: Final = {
 
 
 def write_template(folder: Path) -> list[Path]:
-    """Into a folder of its own: what is there is never written over."""
+    """Writes to a new folder: existing files are never overwritten."""
     if folder.exists():
         raise PipelineFault("FILE_NOT_READABLE", file=str(folder), reason="it exists; name a new folder")
     texts = {folder / "pipeline.py": PIPELINE, folder / "fixtures" / "orders.jsonl": FIXTURE}

@@ -1,9 +1,9 @@
-"""Java's regular expressions over names of topics: what subscribePattern means to Spark's Kafka source. Pure.
+"""Java's regular expressions over topic names, as in the option subscribePattern of Spark's Kafka source. Pure.
 
-Spark reads every topic in whose name the pattern is found, anywhere in it, by java.util.regex. Here there is no JVM, so
-a pattern is written anew for Python. The name of a topic has only the 65 characters of ALPHABET, so every class of
-characters, whatever its notation, is a subset of these and is written out as such; options such as (?i) are applied on
-the way. What cannot be written anew is refused, never read in another sense.
+Spark reads every topic whose name contains a match, by java.util.regex. Without a JVM, the pattern is translated to
+Python's syntax. A topic name has only the 65 characters of ALPHABET, so every character class, whatever its notation,
+is a subset of these and is written out; options such as (?i) are applied during translation. A pattern that cannot be
+translated is refused, never interpreted differently.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 
 ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")
 EMPTY: Final = r"[^\s\S]"
-FLAGS: Final = frozenset("idmsuxU")  # of which only i and x make a difference to names of topics
+FLAGS: Final = frozenset("idmsuxU")  # of these, only i and x affect topic names
 ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
 ANCHORS: Final = {"b": r"\b", "B": r"\B", "A": r"\A", "G": r"\A", "z": r"\Z", "Z": r"\Z"}
 CLASSES: Final[dict[str, Callable[[str], bool]]] = {
@@ -54,7 +54,7 @@ PROPERTIES: Final[dict[str, Callable[[str], bool]]] = {
     "javaUpperCase": str.isupper,
     "javaWhitespace": lambda _: False,
 }
-# Unicode's general categories: a letter for a family, and a second one for each of its kinds.
+# Unicode's general categories: a letter for each family, and second letters for its members.
 FAMILIES: Final = {"L": "utmol", "M": "nec", "N": "dlo", "P": "dsecifo", "S": "mcko", "Z": "slp", "C": "cfson"}
 CATEGORIES: Final = {"LC", *FAMILIES, *(family + kind for family, kinds in FAMILIES.items() for kind in kinds)}
 REPETITION: Final = re.compile(r"[*+?]|\{\d+(,\d*)?\}")
@@ -62,7 +62,8 @@ REPETITION: Final = re.compile(r"[*+?]|\{\d+(,\d*)?\}")
 
 @lru_cache(maxsize=16)
 def topic_pattern(pattern: str) -> re.Pattern[str]:
-    """To be searched for, in names of topics. A ValueError says why there is none."""
+    """The pattern, to use with `search` on topic names. Raises ValueError with the reason if it cannot be
+    translated."""
     try:
         return re.compile(_Pattern(pattern).rewritten())
     except (re.error, IndexError, OverflowError) as error:
@@ -71,7 +72,7 @@ def topic_pattern(pattern: str) -> re.Pattern[str]:
 
 
 class _Pattern:
-    """One pass from left to right."""
+    """Translates in one pass from left to right."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at = text, 0
@@ -85,7 +86,7 @@ class _Pattern:
         return found
 
     def _alternatives(self) -> str:
-        """Up to the end of the group. Flags that are set within hold to that end."""
+        """Up to the end of the group. Flags set inside apply until then."""
         flags, parts = self._flags, []
         while self._at < len(self._text) and self._text[self._at] != ")":
             parts.append(self._piece())
@@ -179,7 +180,7 @@ class _Pattern:
         return f"(?i:{reference})" if "i" in self._flags else reference
 
     def _quoted(self) -> str:
-        r"""What stands between \Q and \E, or the end; the reader is at Q."""
+        r"""The text between \Q and \E, or the end; the reader is at Q."""
         end = self._text.find(r"\E", self._at)
         quoted = self._text[self._at + 1 : end if end >= 0 else len(self._text)]
         self._at = end + 2 if end >= 0 else len(self._text)

@@ -1,9 +1,8 @@
-"""The requests of a transaction, one function each: begin, add partitions, commit offsets, end, look at, abort.
+"""The requests of a transaction, one function each: begin, add partitions, commit offsets, end, inspect, abort.
 
-A transaction may be begun by one process and ended by another: `Handle` is all that the other one needs. Every request
-is sent again until `timeout_ms` for as long as Kafka calls its error retriable; everything else raises. With
-transaction.version 2 brokers add a partition to a transaction when it is written to; older clusters are told each
-partition first.
+One process may begin a transaction and another end it: `Handle` is all the other one needs. Every request is retried
+until `timeout_ms` while Kafka calls its error retriable; everything else raises. With transaction.version 2 a write
+adds its partition to the transaction; on older clusters each partition is added by a request first.
 """
 
 from __future__ import annotations
@@ -43,15 +42,15 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound=Response)
 T = TypeVar("T")
 
-REQUEST_TIMEOUT_MS: Final = 30_000  # for one answer: a broker that never answers is asked again
-RETRY_MS_MIN: Final = 5  # most waiting is for the markers of the last transaction, a matter of milliseconds
+REQUEST_TIMEOUT_MS: Final = 30_000  # per attempt, after which the request is retried
+RETRY_MS_MIN: Final = 5  # most waits are for the last transaction's markers, a few milliseconds
 FEATURE: Final = "transaction.version"
-ADDS_BY_WRITING: Final = 2  # the level of the feature
-ADDS_SINCE: Final = 5  # the version of EndTxn and TxnOffsetCommit that belongs to that level
+ADDS_BY_WRITING: Final = 2  # the feature level with this behaviour
+ADDS_SINCE: Final = 5  # EndTxn and TxnOffsetCommit version for that level
 CLIENTS_UNTIL: Final = 3  # the last version of AddPartitionsToTxn for clients
 STABLE_UNTIL: Final = 5  # the last version of InitProducerId that every broker may serve
 ONGOING: Final = "Ongoing"
-# The transaction that was to be ended is not there any more.
+# Errors that mean that the transaction to end no longer exists.
 GONE: Final = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -64,7 +63,7 @@ GONE: Final = frozenset(
 
 
 class Handle(NamedTuple):
-    """A transaction, by the producer that began it."""
+    """A transaction, identified by the producer that began it."""
 
     transactional_id: str
     producer_id: int
@@ -72,7 +71,7 @@ class Handle(NamedTuple):
 
 
 class OpenTransaction:
-    """A transaction that a Producer writes in. `adds_by_writing`: brokers add partitions to it by themselves."""
+    """A transaction that a Producer writes in. `adds_by_writing`: a write adds its partition to the transaction."""
 
     def __init__(self, cluster: ClusterClient, handle: Handle, *, adds_by_writing: bool, timeout_ms: int) -> None:
         self.handle = handle
@@ -88,7 +87,7 @@ class OpenTransaction:
         return self._adds_by_writing
 
     async def include(self, partitions: Collection[TopicPartition]) -> None:
-        """Returns when the partitions are in the transaction, or will be by writing to them."""
+        """Returns when the partitions are in the transaction, or when writing to them will add them."""
         if self._adds_by_writing:
             return
         async with self._including:
@@ -137,7 +136,7 @@ async def _include(
             for topic in answer.results_by_topic_v3_and_below
             for each in topic.results_by_partition
         }
-        # One partition that was refused keeps the others out; its code is the one that says why.
+        # One refused partition prevents adding the others; its code gives the reason.
         for code in sorted(codes, key=lambda code: code == ErrorCode.OPERATION_NOT_ATTEMPTED):
             _refuse(cluster, key, TRANSACTION, code, f"cannot add partitions to the transaction of {key!r}")
 
@@ -152,7 +151,7 @@ async def commit_offsets(
     *,
     timeout_ms: int,
 ) -> None:
-    """Offsets and texts that the group has once the transaction is committed."""
+    """Sets these offsets and texts for the group if the transaction is committed."""
     key, producer_id, epoch = transaction.handle
     adding = AddOffsetsToTxnRequest(
         transactional_id=key, producer_id=producer_id, producer_epoch=epoch, group_id=group_id
@@ -202,9 +201,9 @@ async def commit_offsets(
 
 
 async def end(cluster: ClusterClient, handle: Handle, *, commits: bool, adds_by_writing: bool, timeout_ms: int) -> bool:
-    """Whether the transaction has this outcome now. False: it has another one, or is not known any more.
+    """Whether the transaction has this outcome now. False: it has another one, or is no longer known.
 
-    Asking twice for the same outcome is harmless; the coordinator remembers the last one.
+    Repeating the same request is harmless; the coordinator remembers the last outcome.
     """
     request = EndTxnRequest(
         transactional_id=handle.transactional_id,
@@ -234,7 +233,7 @@ async def end(cluster: ClusterClient, handle: Handle, *, commits: bool, adds_by_
 
 
 async def not_open(cluster: ClusterClient, handles: Sequence[Handle], *, timeout_ms: int) -> list[Handle]:
-    """Those of these transactions that were aborted, by their timeout or by somebody who took their id."""
+    """The transactions among these that were aborted, by their timeout or by another owner of their id."""
 
     async def is_open(handle: Handle) -> bool:
         async def attempt() -> bool:
@@ -255,7 +254,7 @@ async def not_open(cluster: ClusterClient, handles: Sequence[Handle], *, timeout
 
 
 async def open_ids(cluster: ClusterClient, prefixes: Sequence[str]) -> list[str]:
-    """Transactional ids with one of these prefixes that have an open transaction; of brokers that answer."""
+    """Transactional ids with one of these prefixes that have an open transaction, from all brokers that answer."""
     found: list[str] = []
     for node_id in list(cluster.topology.brokers):
         try:
@@ -273,7 +272,7 @@ async def open_ids(cluster: ClusterClient, prefixes: Sequence[str]) -> list[str]
 
 
 async def retrying(cluster: ClusterClient, work: Callable[[], Awaitable[T]], timeout_ms: int) -> T:
-    """As `ClusterClient.retrying`, with shorter pauses."""
+    """Like `ClusterClient.retrying`, with shorter pauses."""
     end_ns = cluster.clock.monotonic_ns() + timeout_ms * NS_PER_MS
     backoff = Backoff(cluster.randomness, RETRY_MS_MIN)
     while True:

@@ -1,7 +1,7 @@
-"""Variable-length integers at many places of one buffer, read at once with numpy.
+"""Reads variable-length integers at many positions of one buffer at once, with numpy.
 
-The same integers as `chronik.wire.varints`, which reads one at a time. Positions that lie behind the end of the buffer
-read as its last byte: whoever calls proves afterwards, once for all fields of a record, that none did.
+The same encoding as `chronik.wire.varints`, which reads one at a time. Positions beyond the end of the buffer read as
+its last byte: the caller checks afterwards, once for all fields of a record, that there were none.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ SEVEN_BITS: Final = 0x7F
 
 
 class BadVarint(ValueError):
-    """Some varint goes on for too long or does not fit; the one-by-one reader knows which."""
+    """A varint is too long or its value does not fit; the one-by-one reader reports which."""
 
 
 def read_raw(data: Bytes, at: Ints, bytes_max: int) -> tuple[Raws, Ints]:
-    """The integers at these places, sign still folded in, and the places behind them."""
+    """The integers at these positions, still zigzag-encoded, and the positions after them."""
     first = data.take(at, mode="clip")
     raw = first.astype(np.uint64)
     goes_on: Any = first >= CONTINUES
     if not goes_on.any():
         return raw, at + 1
     second = data.take(at + 1, mode="clip")
-    # Where a varint ends with its first byte, the second belongs to something else: it is multiplied away.
+    # If a varint has one byte, the second byte belongs to the next field: multiply it by zero.
     raw = (raw & SEVEN_BITS) + second.astype(np.uint64) * (goes_on.astype(np.uint64) << 7)
     after = at + 1 + goes_on
     long = np.flatnonzero(goes_on & (second >= CONTINUES))
@@ -81,11 +81,11 @@ def unfold(raw: Raws) -> Ints:
 
 
 def read_lengths(data: Bytes, at: Ints) -> tuple[Ints, Mask | None, Ints]:
-    """Lengths, which of them stand for null (None: none does), and where the bytes begin. Null has length 0."""
+    """Lengths, which of them are null (None: none), and where the bytes start. Null has length 0."""
     raw, after = read_raw(data, at, VARINT_BYTES_MAX)
     length = (raw >> np.uint64(1)).view(np.int64)
     is_null: Mask = (raw & np.uint64(1)).astype(np.bool_)
     if not is_null.any():
         return length, None, after
-    length[is_null] = 0  # any negative length is null
+    length[is_null] = 0  # every negative length means null
     return length, is_null, after

@@ -1,8 +1,8 @@
-"""Gold without a watermark: computed again from the tables it reads, whenever one of them has changed.
+"""Gold without a watermark: recomputed from its input tables whenever one of them has changed.
 
-The commit of a result holds what it was computed from: the id and the version of each table. A result is up to date
-when these are the tables as they are. So a table that was rebuilt, or an older copy that was put back, is noticed
-although its version is lower than before. A result whose inputs are unknown is computed again.
+The commit of a result records its inputs: the id and version of each table. A result is up to date if these match the
+current tables. So a table that was rebuilt, or restored from an older copy, is noticed although its version is lower. A
+result with unknown inputs is recomputed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class View:
         self._pipeline = pipeline
 
     def refresh(self) -> Counts | None:
-        """None when nothing has changed, or when a table that it reads is not there yet."""
+        """None if nothing has changed, or if an input table does not exist yet."""
         found = {name: table_writes.identity_of(self._table(name)) for name in self.flow.declaration.reads}
         tables = {name: identity for name, identity in found.items() if identity is not None}
         inputs = json.dumps(tables, sort_keys=True)

@@ -1,8 +1,8 @@
-"""What a task does for the Python process that it runs in: Spark uses the process again, for the next task.
+"""Keeps a task's Python process fast for the next task, because Spark reuses it.
 
-After every task Spark's worker collects garbage, and a collection looks at every object that is alive, which after all
-imports are some hundred thousand: 40 ms of a core, where a small task takes five. What modules have made stays until
-the process ends, so it is set aside once, and collections look at what tasks have made. Knows no Spark.
+After every task Spark's worker runs the garbage collector, which visits every live object: after all imports some
+hundred thousand, 40 ms of a core, while a small task takes five. Objects of modules stay until the process ends, so
+they are frozen once, and later collections visit only the tasks' objects. Knows no Spark.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ _module_count = 0
 
 
 def settle() -> None:
-    """Call at the end of a task. Does something only after tasks that have imported something."""
+    """Call this at the end of a task. It has an effect only after tasks that have imported modules."""
     global _module_count
     if len(sys.modules) > _module_count:
         _module_count = len(sys.modules)
-        gc.collect()  # or what is garbage now would be set aside with the rest
+        gc.collect()  # otherwise present garbage would be frozen too
         gc.freeze()

@@ -1,4 +1,4 @@
-"""The YAML twin of a pipeline file: the same declarations, with SQL in place of functions. Knows no Spark.
+"""The YAML form of a pipeline file: the same declarations, with SQL in place of functions. Knows no Spark.
 
     bronze:
       - name: bronze_orders
@@ -13,8 +13,8 @@
         expectations:
           - {name: paid, condition: amount > 0, on_fail: dlq}
 
-What stands in braces is what it reads, as in `spark.sql(text, bronze_orders=frame)`. Every complaint names its line.
-`command_config: client.properties` beside `bronze` names the file that says how to reach a secured cluster.
+Names in braces are the inputs, as in `spark.sql(text, bronze_orders=frame)`. Every error names its line.
+`command_config: client.properties` beside `bronze` names the file with the settings for a secured cluster.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ READ: Final = re.compile(r"\{(\w+)\}")
 
 class Declared(NamedTuple):
     declarations: list[Declaration]
-    command_config: object  # as it is written; empty if it is not
+    command_config: object  # as written; empty if missing
 
 
 def read_yaml(file: str, text: str) -> Declared:
     import yaml
 
     class Lines(yaml.SafeLoader):
-        """Mappings that know where they stand."""
+        """Mappings that record their line."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - PyYAML's
             return {**super().construct_mapping(node, deep=deep), LINE: node.start_mark.line + 1}
@@ -102,7 +102,7 @@ def _expectation(entry: Any, at: SourceLine) -> Expectation:
 
 
 def in_sql(text: str) -> Transform:
-    """A function of DataFrames that runs the text over them; of a bronze the rows are {records}."""
+    """A function of DataFrames that runs the text on them; in a bronze the rows are {records}."""
     names = tuple(dict.fromkeys(READ.findall(text)))
 
     def run(*frames: Any) -> Any:

@@ -1,4 +1,4 @@
-"""SQL over topics and tables, in this process and without Spark: DuckDB reads what Arrow streams.
+"""SQL over topics and tables, in this process and without Spark: DuckDB reads streams of Arrow batches.
 
-`parsing` tells what a query names, `relations` finds it, `running` puts both together; `with_spark` asks Spark instead.
+`parsing` finds the names in a query, `relations` resolves them, `running` executes the query; `with_spark` uses Spark.
 """

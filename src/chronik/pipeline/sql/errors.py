@@ -1,4 +1,4 @@
-"""What can be wrong with a query, each with its words; names are the contract, as in the whole pipeline."""
+"""The errors of a query, each with its text. As in the whole pipeline, the names are part of the contract."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from chronik.pipeline.errors import PipelineError
 
 CONDITIONS: Final[dict[str, str]] = {
     "SQL_SYNTAX": "the query cannot be read: {reason}",
-    "SQL_READS_ONLY": "only one statement that reads can be asked: SELECT, FROM, WITH, DESCRIBE or SUMMARIZE",
+    "SQL_READS_ONLY": "only one read-only statement is allowed: SELECT, FROM, WITH, DESCRIBE or SUMMARIZE",
     "SQL_NAME_UNKNOWN": "there is neither a topic nor a table {name!r}{hint}{reason}",
     "SQL_NAME_AMBIGUOUS": "{name!r} is a topic and a table: write topics.{name} or tables.{name}",
-    "SQL_CONDITION_ONLY": "only one condition on a record can be asked, such as value->>'$.city' = 'Bern'",
+    "SQL_CONDITION_ONLY": "only one condition on a record is allowed, such as value->>'$.city' = 'Bern'",
     "SQL_COLUMN_UNKNOWN": "there is no column {column!r}{hint}; there are: {columns}",
     "SQL_FAILED": "the query failed: {reason}",
 }

@@ -1,7 +1,7 @@
-"""A condition in SQL on one record, for `chronik consume --where`. Rows are the only thing that it can see.
+"""An SQL condition on one record, for `chronik consume --where`. It can access nothing but the row.
 
-DuckDB evaluates it without files, network, extensions or other threads, in bounded memory, and nothing can change that
-afterwards. A record for which the condition is NULL or fails, because its value is not JSON perhaps, does not match.
+DuckDB evaluates it without files, network, extensions or other threads, in bounded memory, and its configuration is
+locked. A record for which the condition is NULL or fails, for example because its value is not JSON, does not match.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SCHEMA: Final = pa.schema(
 
 
 class Condition:
-    """Raises SqlError for a condition that cannot be read, or names a column that is not there."""
+    """Raises SqlError for an invalid condition, or an unknown column."""
 
     def __init__(self, text: str) -> None:
         self._connection = duckdb.connect(config=LOCKED)
@@ -52,7 +52,7 @@ class Condition:
             raise
 
     def matching(self, rows: Sequence[Mapping[str, Any]]) -> list[int]:
-        """The places of the rows that match, ascending. A row has the columns of SCHEMA."""
+        """Indexes of the matching rows, ascending. A row has the columns of SCHEMA."""
         table = pa.Table.from_pylist([dict(row) for row in rows], schema=SCHEMA)
         table = table.append_column("_place", pa.array(range(len(rows)), pa.int64()))
         try:
@@ -69,19 +69,19 @@ class Condition:
     def _prepared(self, text: str) -> str:
         if not text.strip():
             raise SqlError("SQL_SYNTAX", reason="there is no condition")
-        # The line break ends a comment at the end of the condition.
+        # The line break ends a trailing comment in the condition.
         query = f"SELECT _place FROM records WHERE ({text}\n)"  # noqa: S608 - what the user asks is what runs
         [[answer]] = self._connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [query]).fetchall()
         tree = json.loads(answer)
         if tree["error"]:
             raise SqlError("SQL_SYNTAX", reason=why_unreadable(self._connection, query, tree))
         statements = tree["statements"]
-        # `1) OR (1` reads well and is one condition; `1) UNION (SELECT 1` is something else.
+        # `1) OR (1` is still one condition; `1) UNION (SELECT 1` is something else.
         if len(statements) != 1 or statements[0]["node"]["type"] != "SELECT_NODE":
             raise SqlError("SQL_CONDITION_ONLY")
         guarded = f"SELECT _place FROM records WHERE TRY(({text}\n)) ORDER BY _place"  # noqa: S608
         try:
-            # On a row of NULLs only mistakes fail: names, types, literals. They are told; TRY would hide them.
+            # On a row of NULLs only real mistakes fail: names, types, literals. They are reported; TRY would hide them.
             schema = SCHEMA.append(pa.field("_place", pa.int64()))
             self._connection.register("records", pa.Table.from_pylist([{}], schema=schema))
             self._connection.execute(query).fetchall()
@@ -89,6 +89,6 @@ class Condition:
             raise SqlError("SQL_FAILED", reason=tidied(str(error))) from error
         try:
             self._connection.execute(guarded).fetchall()
-        except duckdb.Error:  # TRY cannot stand around a subquery
+        except duckdb.Error:  # TRY cannot contain a subquery
             return f"{query} ORDER BY _place"
         return guarded

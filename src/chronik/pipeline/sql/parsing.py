@@ -1,6 +1,6 @@
-"""What a query names: relations, and columns if they can be told apart. Nothing is looked up and nothing is run.
+"""Finds the names in a query: relations and, where possible, columns. Looks nothing up and runs nothing.
 
-DuckDB's own parser gives the query as a tree. Only statements that read have one, so nothing else gets any further.
+DuckDB's own parser returns the query as a tree. Only read-only statements have one, so all others are refused.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import duckdb
 
 from chronik.pipeline.sql.errors import SqlError
 
-# Words of SQL that people take for columns of a topic, because Kafka's tools and Spark call them so.
+# SQL keywords that users take for columns of a topic, because Kafka's tools and Spark use these names.
 RESERVED: Final = {"offset": "_offset", "partition": "_partition", "timestamp": "_timestamp"}
 
 
 class Name(NamedTuple):
-    schema: str  # "topics", "tables" or nothing
+    schema: str  # "topics", "tables" or empty
     relation: str
 
 
@@ -27,11 +27,11 @@ class Name(NamedTuple):
 class Query:
     text: str
     names: tuple[Name, ...]
-    columns: frozenset[str]  # every column that is named, of whatever relation, in lower case
-    is_open: bool = False  # all columns are asked for: a star, or DESCRIBE
+    columns: frozenset[str]  # all column names in the query, of any relation, in lower case
+    is_open: bool = False  # all columns are used: a star, or DESCRIBE
 
     def wants(self, column: str, *, by_star: bool = True) -> bool:
-        """Whether the query names a column, in any case, or asks for all."""
+        """Whether the query names a column, in any case, or uses all columns."""
         return column.lower() in self.columns or (self.is_open and by_star)
 
 
@@ -51,7 +51,7 @@ def parse(connection: duckdb.DuckDBPyConnection, text: str) -> Query:
         for node in nodes
         if node.get("type") == "BASE_TABLE" and (node["schema_name"] or node["table_name"].lower() not in defined)
     )
-    # DESCRIBE and SUMMARIZE name no column and mean all of them.
+    # DESCRIBE and SUMMARIZE name no column but use all of them.
     is_open = any(node.get("class") == "STAR" or node.get("type") == "SHOW_REF" for node in nodes)
     parts = {part for node in nodes if node.get("class") == "COLUMN_REF" for part in node["column_names"]}
     using = {column for node in nodes if node.get("type") == "JOIN" for column in node.get("using_columns", ())}
@@ -70,7 +70,7 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def why_unreadable(connection: duckdb.DuckDBPyConnection, text: str, tree: dict[str, Any]) -> str:
-    """DuckDB's words about a syntax error, with the line and the mark below it."""
+    """DuckDB's message about a syntax error, with the line and the mark below it."""
     message = _with_advice(tree["error_message"])
     try:
         connection.extract_statements(text)  # parses, runs nothing
@@ -81,7 +81,7 @@ def why_unreadable(connection: duckdb.DuckDBPyConnection, text: str, tree: dict[
 
 
 def tidied(message: str) -> str:
-    """The message on one line, and the line of the query with the mark below it on two more."""
+    """The message on one line, then the line of the query and the mark below it."""
     words, line, mark = message.partition("\n\nLINE ")
     return f"{' '.join(words.split())}{f'{chr(10)}LINE {mark}' if line else ''}"
 

@@ -1,8 +1,8 @@
-"""What a query may read: a topic as rows, a Delta table at a version.
+"""The relations of a query: a topic as rows, a Delta table at a version.
 
-A topic has key, value, _partition, _offset, _timestamp, and _headers when they are named. Key and value are text, bytes
-that are not text escaped, or bytes if asked for. The columns about the record are named as a topic's table names them.
-A topic is read up to where it ended when the query began, so every scan of it sees the same rows.
+A topic has key, value, _partition, _offset, _timestamp, and _headers if the query names it. Key and value are text,
+with bytes that are not UTF-8 escaped, or raw bytes if requested. The other columns have the names of a topic's table. A
+topic is read up to its end at the start of the query, so every scan sees the same rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from chronik.pipeline.cluster import BlockingCluster
 
 TOPICS, TABLES = "topics", "tables"
-# Names here, and the source's names for the same.
+# Column names here, and in the source.
 TOPIC_COLUMNS: Final = {
     "key": "key",
     "value": "value",
@@ -37,29 +37,29 @@ TOPIC_COLUMNS: Final = {
     "_timestamp": "timestamp",
     "_headers": "headers",
 }
-ALWAYS: Final = "_offset"  # a count needs rows, if no column; this one costs least
+ALWAYS: Final = "_offset"  # a count needs rows even without columns; this one is cheapest
 AT_VERSION: Final = re.compile(r"(?P<table>.+)@(?:v(?P<version>\d+)|(?P<moment>\d{4}-.+))")
 DATA_FILE: Final = re.compile(r".*\.(csv|tsv|json|jsonl|ndjson|parquet)(\.gz|\.zst)?", re.IGNORECASE)
 
 
 class Relation(Protocol):
-    """Rows that DuckDB can scan as often as it likes."""
+    """Rows that DuckDB can scan repeatedly."""
 
-    columns: tuple[str, ...]  # all that it has, whether the query names them or not
+    columns: tuple[str, ...]  # all columns, whether the query names them or not
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRange:
-    """From where to where a topic is read: offsets by partition."""
+    """The offsets of a topic to read, by partition."""
 
     starts: Mapping[int, int]
     ends: Mapping[int, int]
 
 
 class TopicRows:
-    """A topic; each scan reads it anew."""
+    """A topic; each scan reads it again."""
 
     columns = tuple(TOPIC_COLUMNS)
 
@@ -74,7 +74,7 @@ class TopicRows:
         security: QuerySecurity = NO_QUERY_SECURITY,
     ) -> None:
         self._bootstrap, self._topic, self._extent, self._security = bootstrap, topic, extent, security
-        # A star leaves headers out: most records have none, and decoding them costs as much as all the rest.
+        # A star omits headers: most records have none, and decoding them costs as much as everything else.
         named = [column for column in TOPIC_COLUMNS if query.wants(column, by_star=column != "_headers")]
         self._read = named or [ALWAYS]
         self._as_bytes = as_bytes
@@ -97,7 +97,7 @@ class TopicRows:
         for partition, start in self._extent.starts.items():
             end = self._extent.ends[partition]
             if start < end:
-                # What retention deletes while we read is no error of a query that only looks.
+                # Records deleted by retention during the scan are not an error: the query only observes.
                 for batch in read_range(
                     self._bootstrap,
                     self._topic,
@@ -120,7 +120,7 @@ class TopicRows:
 
 
 def as_text(column: pa.Array) -> pa.Array:
-    """Bytes as text. Most are UTF-8; where some are not, these get their odd bytes escaped."""
+    """Bytes as text. In values that are not UTF-8, invalid bytes are escaped."""
     try:
         return pc.cast(column, pa.string())
     except pa.ArrowInvalid:
@@ -133,7 +133,7 @@ def as_text(column: pa.Array) -> pa.Array:
 class TableRows:
     """A snapshot of a Delta table; each scan reads the columns that the query names.
 
-    Not through Arrow's datasets, which import pandas and take longer for that than most questions do.
+    Does not use Arrow's datasets, which import pandas; the import takes longer than most queries.
     """
 
     def __init__(self, path: str, query: Query, *, version: int | None = None, moment: datetime | None = None) -> None:
@@ -160,7 +160,7 @@ class TableRows:
 
 
 class Catalog:
-    """Finds what names mean. Asks the cluster only for names that may be topics, and once."""
+    """Resolves names. Asks the cluster only for names that may be topics, and only once."""
 
     def __init__(
         self,
@@ -170,14 +170,17 @@ class Catalog:
         *,
         as_bytes: bool = False,
         security: QuerySecurity = NO_QUERY_SECURITY,
+        only_named: bool = False,
     ) -> None:
+        """`only_named` finds tables of the storage folder by name, and none by path."""
+        self._only_named = only_named
         self._cluster, self._bootstrap, self._security = cluster, bootstrap, security
         self._tables = os.path.join(storage, TABLES)
         self._as_bytes = as_bytes
         self._topics: dict[str, tuple[int, ...]] | None = None
 
     def find(self, name: Name, query: Query) -> Relation | None:
-        """None for what is not ours: a file that DuckDB reads by itself, or a schema of its own."""
+        """None for other names: a file that DuckDB reads by itself, or one of its own schemas."""
         if name.schema not in ("", TOPICS, TABLES):
             return None
         if name.schema != TOPICS and (table := self._table(name.relation, query)) is not None:
@@ -203,6 +206,8 @@ class Catalog:
             path = at["table"]
             version = int(at["version"]) if at["version"] else None
             moment = _moment(at["moment"]) if at["moment"] else None
+        if self._only_named and ("/" in path or path in ("", ".", "..")):
+            return None
         folder = path if "/" in path else os.path.join(self._tables, path)
         if "://" not in folder and not os.path.isdir(os.path.join(folder, "_delta_log")):
             return None
@@ -215,7 +220,7 @@ class Catalog:
         return self._topics
 
     def _is_topic(self, name: str) -> bool:
-        """A table is worth reading when no broker runs."""
+        """False if no broker is reachable: tables can still be read."""
         try:
             return name in self._known_topics()
         except (ClientError, PipelineError):
@@ -234,7 +239,7 @@ class Catalog:
         )
 
     def names(self) -> list[tuple[str, str]]:
-        """Every name that a query may use, and what it is: a topic or a table."""
+        """Every name that a query may use, with its kind: topic or table."""
         topics = [(name, "topic") for name in self._known_topics()]
         folders = sorted(os.listdir(self._tables)) if os.path.isdir(self._tables) else []
         tables = [(name, "table") for name in folders if os.path.isdir(os.path.join(self._tables, name, "_delta_log"))]
@@ -250,7 +255,7 @@ class Catalog:
 
 
 class ShownTables:
-    """The answer to SHOW TABLES, which DuckDB cannot give: names become relations when a query uses them."""
+    """The result of SHOW TABLES, which DuckDB cannot produce: names become relations only when a query uses them."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -261,7 +266,7 @@ class ShownTables:
 
 
 def _knock(bootstrap: str, security: QuerySecurity) -> None:
-    """A cluster that is not there at all is told at once; later faults are tried again."""
+    """Fails at once if no broker is reachable; later errors are retried."""
     from chronik.client.addresses import parse_addresses
     from chronik.client.errors import Unreachable
 
@@ -281,5 +286,5 @@ def _moment(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise SqlError("SQL_SYNTAX", reason=f"{text!r} is no time: write table@2026-03-01T12:00:00Z") from error
+        raise SqlError("SQL_SYNTAX", reason=f"{text!r} is not a time: write table@2026-03-01T12:00:00Z") from error
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""One query: its names are found, its rows come back batch by batch. Owns DuckDB's connection for that long.
+"""Executes one query: resolves its names and returns rows batch by batch. Owns the DuckDB connection meanwhile.
 
 with QueryResult.to("SELECT count(*) FROM orders", catalog) as answer:
     for row in answer.rows(): ...
@@ -7,7 +7,7 @@ with QueryResult.to("SELECT count(*) FROM orders", catalog) as answer:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, TypeVar
@@ -16,6 +16,7 @@ import duckdb
 
 from chronik.pipeline.errors import hint_for
 from chronik.pipeline.sql.errors import SqlError
+from chronik.pipeline.sql.filtering import LOCKED
 from chronik.pipeline.sql.parsing import parse, tidied
 from chronik.pipeline.sql.relations import Catalog, Relation
 
@@ -25,7 +26,7 @@ _NO_COLUMN: Final = re.compile(r'(?:Referenced column|column named|Column) "([^"
 
 
 class QueryResult:
-    """`columns` are the result's names, each of them once."""
+    """`columns` are the result's column names, made unique."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, columns: list[str], known: set[str]) -> None:
         self._connection = connection
@@ -33,12 +34,17 @@ class QueryResult:
         self.columns = columns
 
     @classmethod
-    def to(cls, text: str, catalog: Catalog) -> QueryResult:
-        connection = duckdb.connect(config={"python_enable_replacements": "false"})
+    def to(cls, text: str, catalog: Catalog, *, locked: Mapping[str, str] | None = None) -> QueryResult:
+        """`locked` is for queries that strangers write: DuckDB then has no files, network or extensions, follows these
+        settings as well, and nothing can change that afterwards."""
+        settings = {"python_enable_replacements": "false"} if locked is None else {**LOCKED, **locked}
+        connection = duckdb.connect(config=settings)
         known: set[str] = set()
         try:
-            # After two seconds it would draw a bar on stdout, in the middle of what programs read.
+            # After two seconds DuckDB would draw a progress bar on stdout, inside the output.
             connection.execute("SET enable_progress_bar = false")
+            if locked is not None:
+                connection.execute("SET lock_configuration = true")
             query = parse(connection, text)
             for number, name in enumerate(query.names):
                 relation = catalog.find(name, query)
@@ -53,6 +59,10 @@ class QueryResult:
         except BaseException:
             connection.close()
             raise
+
+    def types(self) -> list[str]:
+        """What DuckDB calls the type of each column."""
+        return [str(each[1]) for each in self._connection.description or ()]
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         try:
@@ -74,9 +84,9 @@ class QueryResult:
 
 
 def _interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
-    """The result of `work`, which Ctrl-C ends at once.
+    """The result of `work`. Ctrl-C interrupts it at once.
 
-    In this thread DuckDB would look for signals only now and then, many seconds apart when the machine is busy.
+    In the main thread DuckDB would check for signals only rarely, many seconds apart on a busy machine.
     """
     with ThreadPoolExecutor(1) as lane:
         working = lane.submit(work)
@@ -88,7 +98,7 @@ def _interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T])
 
 
 def _offer(connection: duckdb.DuckDBPyConnection, number: int, schema: str, name: str, rows: Relation) -> None:
-    """Makes rows readable under the name that the query uses."""
+    """Registers rows under the name that the query uses."""
     if not schema:
         connection.register(name, rows)
         return
@@ -110,7 +120,7 @@ def _explained(error: duckdb.Error, known: set[str]) -> SqlError:
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """`id`, `id_2`: JSON has each key once."""
+    """Renames duplicates to `id`, `id_2`: JSON keys must be unique."""
     seen: dict[str, int] = {}
     distinct = []
     for name in names:

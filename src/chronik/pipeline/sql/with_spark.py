@@ -1,7 +1,7 @@
-"""The same question asked of Spark, for what one process cannot hold. Its dialect is Spark's, and so are its names.
+"""Runs the query in Spark, for data that one process cannot handle. The SQL dialect and column names are Spark's.
 
-Topics are views over format("chronik"), tables over format("chronik-table"); Spark is asked, and each name that it does
-not know is made known and asked again.
+Topics become views over format("chronik"), tables views over format("chronik-table"). The query is analyzed repeatedly:
+each name that Spark does not know is registered, then the query is tried again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from chronik.pipeline.sql.errors import SqlError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-NAMES_MAX: Final = 100  # of one query; ends a name that stays unknown however often it is offered
+NAMES_MAX: Final = 100  # per query; stops if a name stays unknown although it was registered
 
 
 class SparkResult:
-    """As `running.QueryResult`: names of columns, then rows."""
+    """Like `running.QueryResult`: column names, then rows."""
 
     def __init__(self, frame: DataFrame) -> None:
         self._frame = frame

@@ -1,7 +1,7 @@
-"""Files that tasks wrote become rows of a table, once per batch.
+"""Adds the files that tasks wrote to a table, once per batch.
 
-Tasks write, the driver commits. Nothing here deletes a file: after an unclear end, such as a commit whose answer was
-lost, a file may be part of the table, so what is not is left to `maintenance.vacuum`.
+Tasks write, the driver commits. Nothing here deletes a file: after an unclear outcome, such as a commit whose answer
+was lost, a file may be part of the table, so `maintenance.vacuum` deletes orphans later.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def append(
     replace: bool = False,
     notes: Mapping[str, str] | None = None,
 ) -> bool:
-    """Commits the files; with `replace` they become all there is. False when the batch was there already.
+    """Commits the files; with `replace` they become the whole content. False if the batch was committed before.
 
-    A batch without rows commits nothing, except that it creates the table, or empties one that is replaced.
+    A batch without rows commits nothing, unless it creates the table, or empties a table that is replaced.
     """
 
     def attempt(table: DeltaTable | None, properties: CommitProperties) -> None:
@@ -49,7 +49,7 @@ def append(
             return
         check_partitioning(place, table, partition_by)
         if added := missing_columns(place, table, schema, merge=merge_schema):
-            # A commit of its own: harmless without the rows, and a second run finds nothing to add.
+            # A separate commit: harmless without the rows, and a second run finds nothing to add.
             table.alter.add_columns(added, commit_properties=CommitProperties(max_commit_retries=0))
             raise StartOver(f"added {len(added)} columns")
         if not actions and not replace:

@@ -1,12 +1,12 @@
-"""Deletions that a keyed table remembers, so that a row from before a deletion cannot bring its key back.
+"""Deletions that a keyed table remembers, so that a row from before a deletion cannot restore its key.
 
-They are a Delta table of their own in the folder `_deletions` of the table: keys, the columns that order rows, and when
-the deletion was written. Readers of Delta skip folders whose names begin with `_`, and whoever moves or removes a table
-takes its deletions along. Rows are only appended; who reads them applies the rule of `order` to all of them.
+They are a separate Delta table in the table's folder `_deletions`: keys, the columns that order rows, and the time of
+the write. Delta readers skip folders whose names start with `_`, and moving or removing a table includes its deletions.
+Rows are only appended; readers apply the rule of `order` to all of them.
 
 A batch's deletions are committed before the batch itself, under the same name. A crash between the two repeats the
-batch: the deletions are there already, and the batch follows. A deletion is forgotten after KEPT_HOURS; a row that
-arrives later than that after a deletion is taken as new.
+batch: the deletions are already committed, and the batch follows. A deletion is dropped after KEPT_HOURS; a row that
+arrives after that is treated as new.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from chronik.runtime.units import HOUR_MS
 FOLDER: Final = "_deletions"
 WRITTEN_AT: Final = "__written_at_ms__"
 KEPT_HOURS: Final = 168
-TIDY_ABOVE: Final = 32  # files; then they are joined, and what is too old is left out
+TIDY_ABOVE: Final = 32  # files; then they are joined, without expired deletions
 
 
 def place_of(table: Place) -> Place:
@@ -56,7 +56,7 @@ def remember(table: Place, name: BatchName | None, rows: pa.Table, keeping: Keep
 
 
 def recall(table: Place, rows: pa.Table, keeping: Keeping) -> pa.Table:
-    """The deletions that may concern keys of `rows`, as rows with the same columns. May hold other keys too."""
+    """Deletions that may affect keys of `rows`, with the same columns. May include other keys."""
     found = place_of(table).find() if keeping.delete_column is not None else None
     if found is None:
         return rows.slice(0, 0)
@@ -77,7 +77,7 @@ def recall(table: Place, rows: pa.Table, keeping: Keeping) -> pa.Table:
 
 
 def tidy(table: Place, *, kept_hours: int = KEPT_HOURS, above: int = TIDY_ABOVE) -> None:
-    """Joins the files and forgets old deletions, when there are many files."""
+    """Joins the files and drops expired deletions, if there are many files."""
     place = place_of(table)
     if (found := place.find()) is None or len(found.file_uris()) <= above:
         return
@@ -89,7 +89,7 @@ def tidy(table: Place, *, kept_hours: int = KEPT_HOURS, above: int = TIDY_ABOVE)
 
 
 def forget(table: Place) -> None:
-    """All of them: the table was given other contents."""
+    """Drops all deletions: the table's content was replaced."""
     found = place_of(table).find()
     if found is not None:
         found.delete()

@@ -1,6 +1,6 @@
-"""What can go wrong with a table: the words for each condition, beside those of the whole pipeline.
+"""The errors of tables: the text for each condition, in addition to those of the whole pipeline.
 
-The name of a condition is part of the contract; the words are not. Each says what happened, where, and what to do.
+The name of a condition is part of the contract; the text is not. Each says what happened, where, and what to do.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Keeps a table's compaction apart from everything else that commits to the table.
+"""Prevents a table's compaction from running during any other commit to the table.
 
-deltalake's compaction commits without asking whether the files that it replaces are still in the table. Of two that
-run at once both succeed, and every row is there twice; beside an upsert it brings old rows back. So a commit shares
-the lock of its table, and a compaction holds it alone.
+deltalake's compaction commits without checking whether the files that it replaces are still in the table. If two run at
+once, both succeed, and every row is duplicated; beside an upsert it restores old rows. So a commit holds its table's
+lock shared, and a compaction holds it exclusively.
 
-The lock belongs to the operating system, on a file in the table's folder, so it ends with its process. Folders that are
-not on this machine have none: there writers do not compact.
+It is an operating system lock on a file in the table's folder, so it ends with its process. Folders on other machines
+have none: their writers do not compact.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FILE: Final = "_chronik.lock"  # readers of Delta and vacuum skip names that beg
 
 @contextmanager
 def committing(place: Place) -> Iterator[None]:
-    """Waits for a compaction that runs. A table without a folder has nothing to compact yet."""
+    """Waits for a running compaction. A table without a folder has nothing to compact yet."""
     if not place.is_local or not os.path.isdir(place.uri):
         yield
         return
@@ -34,7 +34,7 @@ def committing(place: Place) -> Iterator[None]:
 
 @contextmanager
 def compacting(place: Place) -> Iterator[bool]:
-    """False if something is being committed or compacted: then somebody else compacts later."""
+    """False if a commit or compaction is running: a later batch compacts."""
     if not place.is_local:
         yield False
         return

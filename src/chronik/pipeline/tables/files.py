@@ -1,7 +1,7 @@
-"""Rows into Parquet files of a table. The files are invisible until a commit names them; a crash leaves them behind.
+"""Writes rows to Parquet files of a table. Files are invisible until a commit names them; a crash leaves them behind.
 
-Runs in Spark's tasks. Names say where a file came from, `b<batch>-<task>-<uuid>.parquet`, and never repeat, so a task
-that runs twice, or on two machines at once, writes different files and one commit names one set of them.
+Runs in Spark's tasks. File names show the origin, `b<batch>-<task>-<uuid>.parquet`, and are unique, so a task that runs
+twice, or on two machines at once, writes different files, and one commit names one set of them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from chronik.pipeline.tables.place import Place
 from chronik.pipeline.tables.statistics import file_statistics
 from chronik.runtime.units import MIB
 
-FILE_BYTES_MAX: Final = 128 * MIB  # what a reader's task takes on well; a larger task writes several files
+FILE_BYTES_MAX: Final = 128 * MIB  # a good size for a reading task; a larger writing task writes several files
 ROW_GROUP_ROWS: Final = 1 << 17
-ROW_GROUP_BYTES: Final = 32 * MIB  # Spark hands over 10,000 rows at a time; row groups that small read slowly
-OPEN_FILES_MAX: Final = 64  # partitions that a task writes at once; beyond it the one unused longest is finished
+ROW_GROUP_BYTES: Final = 32 * MIB  # Spark passes 10,000 rows at a time; row groups that small are slow to read
+OPEN_FILES_MAX: Final = 64  # partitions that a task writes at once; beyond this the least recently used is closed
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """What a task tells the driver of a file it wrote."""
+    """A written file, as a task reports it to the driver."""
 
     path: str
     size_bytes: int
@@ -47,7 +47,7 @@ class DataFile:
 def write_files(
     place: Place, batches: Iterable[pa.RecordBatch], schema: pa.Schema, partition_by: Sequence[str], prefix: str
 ) -> list[DataFile]:
-    """Writes all rows, in their order within a partition; no rows, no files."""
+    """Writes all rows, in order within a partition; without rows no files."""
     writer = _Files(place.filesystem(), schema, partition_by, prefix)
     for batch in batches:
         writer.take(conform(batch, schema))
@@ -55,7 +55,7 @@ def write_files(
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The same rows with exactly `schema`: Spark's time zone becomes UTC, large types plain ones."""
+    """The same rows with exactly `schema`: Spark's time zone becomes UTC, large types become plain ones."""
     if batch.schema.equals(schema):
         return batch
     columns = [batch.column(name).cast(schema.field(name).type) for name in schema.names]
@@ -70,7 +70,7 @@ class _Files:
         self._stored = pa.schema([field for field in schema if field.name not in partition_by])
         self._partition_by = list(partition_by)
         self._prefix = prefix
-        self._open: dict[PartitionValues, _OpenFile] = {}  # the one used last is last
+        self._open: dict[PartitionValues, _OpenFile] = {}  # most recently used last
         self._done: list[DataFile] = []
 
     def take(self, batch: pa.RecordBatch) -> None:

@@ -1,12 +1,12 @@
-"""Care of a table: few large files instead of many small ones, and no files that nothing refers to.
+"""Table maintenance: replaces many small files by few large ones, and deletes unreferenced files.
 
-Compaction changes no row and runs beside no commit (`exclusion`). Vacuum deletes files that
-no recent version refers to. The files of a running batch are such files until it commits, so vacuum only deletes files
-that are older than the longest batch.
+Compaction changes no row and never runs during a commit (`exclusion`). Vacuum deletes files that no recent version
+refers to. Files of a running batch look the same until it commits, so vacuum only deletes files that are older than the
+longest batch.
 
-Writers do both by themselves, after a batch: they compact when there are many small files, and vacuum about once in
-VACUUM_EVERY versions. How long old versions stay readable is the table's own setting, Delta's
-`delta.deletedFileRetentionDuration`: a week unless somebody has changed it.
+Writers do both automatically after a batch: they compact when there are many small files, and vacuum about once in
+VACUUM_EVERY versions. The table's own setting, Delta's `delta.deletedFileRetentionDuration`, defines how long old
+versions stay readable: a week by default.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ SMALL_BYTES: Final = 32 << 20
 TARGET_BYTES: Final = 128 << 20
 KEEP_HOURS: Final = 168  # a week, Delta's own default
 LONGEST_BATCH_HOURS: Final = 24
-VACUUM_EVERY: Final = 64  # versions: listing a folder is dear, and an upsert may leave one file behind at each version
-# A batch makes one version, or two with a compaction, so one of each VACUUM_EVERY may be passed over, two are not.
+VACUUM_EVERY: Final = 64  # versions: listing a folder is expensive, and each upsert may orphan a file
+# A batch creates one version, or two with a compaction, so a vacuum is due at either of two versions per VACUUM_EVERY.
 _DUE: Final = 2
 
 log = logging.getLogger(__name__)
 
 
 def compact(place: Place, *, above: int = COMPACT_ABOVE) -> bool:
-    """Joins small files where a partition has more than `above` of them. True when there were.
+    """Joins small files where a partition has more than `above` of them. True if it did.
 
-    False also if somebody commits at this moment, or if the table is not on this machine: see `exclusion`.
+    Also False if another writer is committing, or if the table is not on this machine: see `exclusion`.
     """
-    place.load()  # a table that is not there is an error, whoever holds the lock
+    place.load()  # a missing table is an error, even if the lock is taken
     with exclusion.compacting(place) as is_alone:
         return is_alone and _compact(place, above)
 
 
 def _compact(place: Place, above: int) -> bool:
-    table = place.load()  # with the lock: what others compacted before is seen
+    table = place.load()  # under the lock, to see earlier compactions
     small = Counter(
         tuple(file.partition.values()) for file in stored_files(place, table) if file.size_bytes < SMALL_BYTES
     )
@@ -56,7 +56,7 @@ def _compact(place: Place, above: int) -> bool:
 
 
 def tidy_if_needed(place: Place, *, above: int) -> None:
-    """After a batch, which is committed whatever happens here: a fault is logged, and a later batch tries again."""
+    """Runs after a committed batch. An error is only logged; a later batch tries again."""
     try:
         if above:
             compact(place, above=above)
@@ -67,7 +67,7 @@ def tidy_if_needed(place: Place, *, above: int) -> None:
 
 
 def vacuum_if_due(place: Place) -> list[str]:
-    """Deletes what the table's own setting no longer keeps; the paths. Nothing most of the time."""
+    """Deletes what the table's own setting no longer keeps, if a vacuum is due. Returns the paths."""
     table = place.load()
     if table.version() % VACUUM_EVERY >= _DUE or table.version() < VACUUM_EVERY:
         return []
@@ -84,7 +84,7 @@ def vacuum(
     longest_batch_hours: int = LONGEST_BATCH_HOURS,
     dry_run: bool = False,
 ) -> list[str]:
-    """Deletes what no snapshot of the last `keep_hours` refers to, orphans of crashed batches included; their paths."""
+    """Deletes files that no snapshot of the last `keep_hours` refers to, including those of crashed batches."""
     if keep_hours < longest_batch_hours:
         raise TableError(
             "TABLE_RETENTION_TOO_SHORT",

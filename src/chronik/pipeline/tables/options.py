@@ -1,7 +1,7 @@
-"""The options of format("chronik-table"), read and checked once, on the driver. Knows no Spark.
+"""The options of format("chronik-table"), parsed and validated once, on the driver. Knows no Spark.
 
-Names are case-insensitive, as everywhere in Spark. A name that does not exist is refused with the nearest one: an
-option that is silently ignored is how tables end up in the wrong mode.
+Names are case-insensitive, as everywhere in Spark. An unknown name is refused with the nearest valid one, because a
+silently ignored option could leave a table in the wrong mode.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from chronik.pipeline.tables.place import Place
 
 Mode = Literal["append", "upsert"]
 
-UPSERT_BYTES_MAX: Final = 64 << 20  # of compressed rows, which travel through Spark's driver and merge in one process
+UPSERT_BYTES_MAX: Final = 64 << 20  # compressed rows, which pass through Spark's driver and merge in one process
 COMPACT_ABOVE: Final = 32
 DELETE_COLUMN: Final = "_deleted"
 
 OPTIONS: Final = {
     "path": "where the table is: a path, or an address such as s3://bucket/table",
-    "mode": "append (when left out) or upsert",
-    "keys": "upsert: the key columns, with commas",
-    "sequenceBy": "upsert: the columns that tell which of two rows is the last; the log's order when left out",
-    "deleteColumn": "upsert: a boolean column that marks tombstones; _deleted when left out and there",
-    "partitionBy": "the columns that a new table is partitioned by, with commas",
+    "mode": "append (default) or upsert",
+    "keys": "upsert: the key columns, separated by commas",
+    "sequenceBy": "upsert: the columns that decide which of two rows is later; default: log order",
+    "deleteColumn": "upsert: a boolean column that marks tombstones; default: _deleted, if it exists",
+    "partitionBy": "the columns that partition a new table, separated by commas",
     "mergeSchema": "true: columns that the table lacks are added to it",
-    "txnAppId": "a name for the writer that outlives it; the streaming query's id when left out",
+    "txnAppId": "a name for the writer that survives restarts; default: the streaming query's id",
     "txnVersion": "batch writes: the number of this write; with txnAppId, a repeated one does nothing",
-    "compactAbove": "small files at which the table is compacted after a batch; 0 for never",
+    "compactAbove": "number of small files that triggers compaction after a batch; 0: never",
     "upsertBytesMax": "upsert: the largest batch that is merged in one process",
     "versionAsOf": "reading: the version to read",
-    "timestampAsOf": "reading: the moment to read at, with its zone",
+    "timestampAsOf": "reading: the time to read at, with its zone",
     "withFile": "reading: true adds a column _file, the data file of each row",
-    "files": "reading: only these data files of the version, one a line",
+    "files": "reading: only these data files of the version, one per line",
 }
-STORAGE_PREFIX: Final = "storage."  # what follows goes to the object store: storage.aws_region
-# Spark's own, which it hands to every sink.
+STORAGE_PREFIX: Final = "storage."  # the rest is an option of the object store: storage.aws_region
+# Spark's own options, which it passes to every sink.
 SPARKS: Final = frozenset({"checkpointlocation", "queryname"})
 
 
@@ -63,7 +63,7 @@ class TableOptions:
     files: frozenset[str] | None = None
 
     def keeping(self, columns: Sequence[str]) -> Keeping:
-        """How rows with these columns are kept by key."""
+        """The keying of rows with these columns."""
         for option, named in (("keys", self.keys), ("sequenceBy", self.sequence_by)):
             check_columns(option, named, columns)
         delete = self.delete_column
@@ -89,7 +89,7 @@ def check_columns(option: str, named: Sequence[str], columns: Sequence[str]) -> 
 
 
 def read_options(given: Mapping[str, str]) -> TableOptions:
-    """All options of a reader or a writer, or the first that is wrong."""
+    """Parses the options of a reader or writer. Raises TableError for the first invalid one."""
     names = {name.lower(): name for name in OPTIONS}
     values: dict[str, str] = {}
     storage: dict[str, str] = {}

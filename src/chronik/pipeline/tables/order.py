@@ -1,17 +1,18 @@
-"""Which row of a key stands: one rule for every keyed table. Pure; knows Arrow and numpy, neither Delta nor Spark.
+"""The rule that decides which row of a key is kept, for every keyed table. Pure; knows Arrow and numpy, not Delta or
+Spark.
 
-The order of the log. Two records of one partition compare by offset. Records of different partitions compare by
-timestamp, then by topic id and partition: offsets of different partitions say nothing about each other.
-This is no total order where the timestamps of a key go back within a partition, past one of another partition: then
+Log order: two records of one partition compare by offset. Records of different partitions compare by timestamp, then by
+topic id and partition, because offsets of different partitions are unrelated.
+This is not a total order if timestamps of a key decrease within a partition, past one of another partition: then
 offsets and timestamps contradict each other, and the result depends on what is read first.
 
 The rule, for the rows of one key:
-1. A deletion without a value of `sequence_by` goes by the log: it ends every row that comes before it in the log. A
+1. A deletion without a value of `sequence_by` uses log order: it removes every row that precedes it in the log. A
    tombstone has no columns, so it is such a deletion; without `sequence_by`, every deletion is.
-2. Of the rows that are left, the one with the greatest `sequence_by` stands; null is least. Between equals the order of
-   the log decides. If the row that stands is a deletion, the key is not in the table.
+2. Of the remaining rows, the one with the greatest `sequence_by` is kept; null is lowest. Ties are resolved by log
+   order. If the kept row is a deletion, the key is not in the table.
 
-Rows without provenance have no place in the log. They compare by `sequence_by`, and of equals the later arrival stands.
+Rows without provenance have no log position. They compare by `sequence_by`, and ties go to the later arrival.
 
 The rule is applied to a part of a batch (`last_per_position`), to a whole batch together with the deletions that the
 table remembers (`resolve`), and to a row and the table's row of the same key (`newer_sql`, `log_sql`).
@@ -41,14 +42,14 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """How a table is kept. `delete_column` is a boolean column that marks deletions and is not stored."""
+    """How a table is keyed. `delete_column` is a boolean column that marks deletions and is not stored."""
 
     keys: tuple[str, ...]
     sequence_by: tuple[str, ...] = ()
     delete_column: str | None = None
 
     def check(self, columns: Sequence[str]) -> None:
-        """The columns that rows have must suffice to tell which one is last."""
+        """The rows' columns must suffice to decide which row is last."""
         if not self.sequence_by and not has_provenance(columns):
             reason = f"rows carry no {', '.join(PROVENANCE)} either, so nothing tells which of two rows is the last"
             raise TableError("TABLE_OPTION_MISSING", option="sequenceBy", reason=reason)
@@ -57,13 +58,13 @@ class Keeping:
         return [name for name in columns if name != self.delete_column]
 
     def sequence(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """What comes before the order of the log. `_offset` at the end of `sequence_by` means that order itself."""
+        """The columns that precede log order. `_offset` at the end of `sequence_by` means log order itself."""
         if self.sequence_by and self.sequence_by[-1] == OFFSET and has_provenance(columns):
             return self.sequence_by[:-1]
         return self.sequence_by
 
     def order_columns(self, columns: Sequence[str]) -> list[str]:
-        """All that the rule looks at, besides the mark of deletions."""
+        """All columns that the rule uses, except the deletion mark."""
         log = PROVENANCE if has_provenance(columns) else ()
         return list(dict.fromkeys((*self.keys, *self.sequence(columns), *log)))
 
@@ -74,7 +75,7 @@ def has_provenance(columns: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Rows as numbers that compare as the rows do."""
+    """Rows as numbers that compare like the rows."""
 
     key: Numbers
     sequence: Numbers
@@ -82,7 +83,7 @@ class Ranked:
     offset: Numbers
     time: Numbers
     deletes: np.ndarray[Any, np.dtype[np.bool_]]
-    by_log: np.ndarray[Any, np.dtype[np.bool_]]  # deletions that go by the log
+    by_log: np.ndarray[Any, np.dtype[np.bool_]]  # deletions in log order
 
     @classmethod
     def of(cls, rows: pa.Table, keeping: Keeping) -> Ranked:
@@ -102,19 +103,19 @@ class Ranked:
         return cls(key, sequence, place, _ranks(rows, (OFFSET,)), time, deletes, deletes & silent)
 
     def last_in_log(self, rows: Numbers) -> Numbers:
-        """Of each key's rows the last by the order of the log."""
+        """The last of each key's rows in log order."""
         latest = _last(rows, (self.key, self.place), (self.offset,))
         return _last(latest, (self.key,), (self.time, self.place))
 
     def greatest(self, rows: Numbers) -> Numbers:
-        """Of each key's rows those with the greatest sequence."""
+        """Each key's rows with the greatest sequence."""
         top = np.full(int(self.key.max(initial=-1)) + 1, -1, np.int64)
         np.maximum.at(top, self.key[rows], self.sequence[rows])
         found: Numbers = rows[self.sequence[rows] == top[self.key[rows]]]
         return found
 
     def is_after(self, rows: Numbers, others: Numbers) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Row by row, whether one comes after the other in the log, or is the same record."""
+        """For each pair of rows, whether the first follows the second in the log, or is the same record."""
         later = self.time[rows] > self.time[others]
         later |= (self.time[rows] == self.time[others]) & (self.place[rows] > self.place[others])
         return np.where(self.place[rows] == self.place[others], self.offset[rows] >= self.offset[others], later)
@@ -122,7 +123,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Per key, by the indices of rows: the deletion by the log and the row that stands; -1 where there is none."""
+    """Per key, row indices of the log-order deletion and of the kept row; -1 if there is none."""
 
     ranked: Ranked
     ended_by: Numbers
@@ -130,7 +131,7 @@ class Resolved:
 
 
 def resolve(rows: pa.Table, keeping: Keeping) -> Resolved:
-    """The rule, for all keys at once."""
+    """Applies the rule to all keys at once."""
     ranked = Ranked.of(rows, keeping)
     everything = np.arange(rows.num_rows)
     deletions = ranked.last_in_log(everything[ranked.by_log])
@@ -158,30 +159,30 @@ def resolve(rows: pa.Table, keeping: Keeping) -> Resolved:
 
 
 def last_per_key(rows: pa.Table, keeping: Keeping) -> pa.Table:
-    """What a batch says of each key: the row that stands, deletions included, and the deletion by the log before it."""
+    """A batch's result for each key: the kept row, deletions included, and the log-order deletion before it."""
     found = resolve(rows, keeping)
     chosen = np.concatenate([found.ended_by, found.standing])
     return rows.take(pa.array(np.sort(chosen[chosen >= 0])))
 
 
 def living(rows: pa.Table, keeping: Keeping) -> pa.Table:
-    """The rows that stand and are no deletions: the table, if `rows` are all there is."""
+    """The kept rows that are not deletions: the table's content, if `rows` is everything."""
     found = resolve(rows, keeping)
     standing = found.standing[found.standing >= 0]
     return rows.take(pa.array(np.sort(standing[~found.ranked.deletes[standing]])))
 
 
 def last_per_position(rows: pa.Table, keeping: Keeping) -> pa.Table:
-    """The first step, for a part of a batch: drops what is beaten for certain, whatever other parts hold.
+    """The first step, for a part of a batch: drops rows that are superseded whatever the other parts hold.
 
-    A row is needed unless a later one of its key and partition has an equal or greater sequence. The row with the
-    greatest sequence alone would not do: another part may hold the deletion that ends it, and not the others.
+    A row is needed unless a later one of its key and partition has an equal or greater sequence. Keeping only the
+    greatest sequence would be wrong: another part may hold a deletion that removes that row but not the others.
     """
     ranked = Ranked.of(rows, keeping)
     left = np.arange(rows.num_rows)
     if keeping.delete_column is None or not has_provenance(rows.column_names):
         left = ranked.greatest(left)
-    # A deletion by the log ends all before it, as the greatest sequence of all would.
+    # A log-order deletion removes all rows before it, like a row with the greatest sequence of all.
     sequence = np.where(ranked.by_log, rows.num_rows + 1, ranked.sequence)
     latest_first = left[::-1]
     latest_first = latest_first[
@@ -201,7 +202,7 @@ def last_per_position(rows: pa.Table, keeping: Keeping) -> pa.Table:
 
 
 def _last(rows: Numbers, groups: Sequence[Numbers], by: Sequence[Numbers]) -> Numbers:
-    """Of rows that are equal in `groups` the greatest in `by`; of equal ones the last."""
+    """Among rows with equal `groups`, the greatest by `by`; among equal ones the last."""
     columns = [column[rows] for column in (*groups, *by)]
     ordered = rows[np.lexsort(columns[::-1])]
     is_last = np.ones(len(ordered), np.bool_)
@@ -211,7 +212,7 @@ def _last(rows: Numbers, groups: Sequence[Numbers], by: Sequence[Numbers]) -> Nu
 
 
 def _ranks(rows: pa.Table, columns: Sequence[str]) -> Numbers:
-    """From 0 on without gaps, equal for equal values, compared column by column; null is least."""
+    """Dense ranks from 0, compared column by column; null is lowest."""
     ranks = np.zeros(rows.num_rows, np.int64)
     for name in columns:
         column = rows[name].combine_chunks()
@@ -221,19 +222,19 @@ def _ranks(rows: pa.Table, columns: Sequence[str]) -> Numbers:
         order = pc.sort_indices(encoded.dictionary).to_numpy()
         rank_of = np.empty(len(order) + 1, np.int64)
         rank_of[order] = np.arange(1, len(order) + 1)
-        rank_of[-1] = 0  # of null, which -1 stands for below
+        rank_of[-1] = 0  # for null, which is -1 below
         own = rank_of[pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)]
         ranks = np.unique(ranks * (len(order) + 1) + own, return_inverse=True)[1].reshape(-1)
     return ranks
 
 
 def newer_sql(sequence_by: Sequence[str], *, has_log: bool) -> str:
-    """SQL: row s stands against row t of the same key, deletions by the log aside."""
+    """SQL: row s is kept over row t of the same key, ignoring log-order deletions."""
     return is_not_older(sequence_by, log_sql() if has_log else "true")
 
 
 def log_sql(prefix: str = "") -> str:
-    """SQL: s comes after t in the log, or is the same record. In s, the names of the columns begin with `prefix`."""
+    """SQL: s follows t in the log, or is the same record. Column names of s start with `prefix`."""
 
     def same(column: str) -> str:
         return f"s.{quoted(prefix + column)} = t.{quoted(column)}"
@@ -244,7 +245,7 @@ def log_sql(prefix: str = "") -> str:
 
 
 def is_not_older(columns: Sequence[str], level: str = "true", *, prefix: str = "") -> str:
-    """SQL: row s comes after row t, compared column by column; null is least. `level` decides between equals."""
+    """SQL: row s follows row t, compared column by column; null is lowest. `level` decides ties."""
     condition = level
     for column in reversed(columns):
         s, t = f"s.{quoted(prefix + column)}", f"t.{quoted(column)}"
@@ -256,5 +257,5 @@ def is_not_older(columns: Sequence[str], level: str = "true", *, prefix: str = "
 
 
 def quoted(name: str) -> str:
-    """The name of a column in deltalake's SQL."""
+    """A quoted column name in deltalake's SQL."""
     return '"' + name.replace('"', '""') + '"'

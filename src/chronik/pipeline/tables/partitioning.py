@@ -1,8 +1,8 @@
-"""Rows by the values of a table's partition columns. Pure: Arrow in, Arrow out.
+"""Splits rows by the values of a table's partition columns. Pure: Arrow in, Arrow out.
 
-Delta writes partition values as text into its log and leaves the columns out of the files. An empty text is null to
-Delta, so it is null here too. Files of all partitions lie in one folder: the log says which is which, and no value has
-to survive as the name of a directory.
+Delta stores partition values as text in its log and omits the columns from the files. Delta treats an empty text as
+null, so it is null here too. Files of all partitions are in one folder: the log assigns them, so no value has to work
+as a directory name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROW = "__row__"
 
 
 def check_partition_columns(schema: pa.Schema, columns: Sequence[str]) -> None:
-    """Each column must be there, of a type that has a text, and leave something for the files."""
+    """Each column must exist and have a type with a text form, and at least one column must remain for the files."""
     for name in columns:
         kind = schema.field(name).type
         if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_floating(kind):
@@ -38,7 +38,7 @@ def check_partition_columns(schema: pa.Schema, columns: Sequence[str]) -> None:
 
 
 def split(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[PartitionValues, pa.RecordBatch]]:
-    """Parts of `batch` with equal values of `columns`, without these columns, rows in their order."""
+    """Parts of `batch` with equal values of `columns`, without these columns, in row order."""
     if not columns:
         yield (), batch
         return
@@ -52,7 +52,7 @@ def split(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[Parti
 
 
 def as_text(value: Any) -> str | None:
-    """As Delta's log writes a partition value."""
+    """The text of a partition value in Delta's log."""
     if value is None or value == "":
         return None
     if isinstance(value, bool):

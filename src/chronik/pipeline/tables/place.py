@@ -1,7 +1,7 @@
-"""Where a table is: its address, how to reach it, and its snapshots. Holds no handle, so it can be pickled.
+"""The location of a table: its address, its storage options, and its snapshots. Holds no handle, so it can be pickled.
 
-A path without a scheme is a path of this machine and is made absolute where the query starts, because Spark's workers
-may stand in other directories.
+A path without a scheme is a local path and is made absolute where the query starts, because Spark's workers may have
+other working directories.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Place:
         return "://" not in self.uri
 
     def find(self) -> DeltaTable | None:
-        """The table as it is now; None before its first commit."""
+        """The current table; None before its first commit."""
         if self.is_local and not os.path.isdir(os.path.join(self.uri, "_delta_log")):
             return None
         try:
@@ -52,7 +52,7 @@ class Place:
         return table
 
     def load_as_of(self, *, version: int | None = None, timestamp: datetime | None = None) -> DeltaTable:
-        """The table as it was at a version or a moment; now when neither is given."""
+        """The table at a version or time; the newest if neither is given."""
         table = self.load()
         asked = version if version is not None else timestamp
         if asked is None:
@@ -67,7 +67,7 @@ class Place:
         return table
 
     def filesystem(self) -> pyarrow.fs.PyFileSystem:
-        """Paths in it are relative to the table. A file that is being written is not there until it is closed."""
+        """Paths are relative to the table. A file becomes visible when it is closed."""
         import pyarrow.fs
         from deltalake.fs import DeltaStorageHandler
 

@@ -1,7 +1,7 @@
-"""Where each row of a table came from: _topic_id, _partition, _offset, _timestamp.
+"""The origin of each row of a table: _topic_id, _partition, _offset, _timestamp.
 
-Together the first three name one record for ever: a topic that is deleted and created again has another id. The id is
-looked up by name, once, when the query is defined, unless the rows bring it in a column `topic_id`.
+The first three identify one record permanently: a topic that is deleted and created again has another id. The id is
+looked up by name, once, when the query is defined, unless the rows have a column `topic_id`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 SOURCE_TOPIC_ID: Final = "topic_id"
-# Columns of the source that become provenance, or say nothing that provenance does not.
+# Columns of the source that become provenance, or add nothing to it.
 CONSUMED: Final = ("topic", "partition", "offset", "timestamp", "timestampType", SOURCE_TOPIC_ID)
 
 
@@ -30,9 +30,9 @@ def with_provenance(
 ) -> DataFrame:
     """A frame of the source with the four columns in place of its own; key, value and headers stay.
 
-    Needs a cluster to ask for the ids of topics, or the ids by name, or a column topic_id. `options` are those of the
-    source that say how to reach a secured cluster. A topic that appears after
-    the query was defined has no id by name: its first row fails the query, and a restart knows it.
+    Needs a cluster to look up topic ids, or the ids by name, or a column topic_id. `options` are the source's options
+    for a secured cluster. A topic that appears after the query was defined has no known id: its first row fails the
+    query, and a restart looks it up.
     """
     from pyspark.sql import functions as f
 
@@ -71,7 +71,7 @@ def _by_name(topic_ids: Mapping[str, str]) -> Column:
 
 
 def look_up_topic_ids(bootstrap: str, security: QuerySecurity = NO_QUERY_SECURITY) -> dict[str, str]:
-    """The id of every topic of a cluster, as Kafka's tools write it."""
+    """The id of every topic of a cluster, in the format of Kafka's tools."""
     from chronik.pipeline.cluster import BlockingCluster
 
     cluster = BlockingCluster(bootstrap, client_id="chronik-pipeline", security=security)

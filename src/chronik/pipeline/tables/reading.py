@@ -1,6 +1,6 @@
 """A table's snapshot as data files, and a data file as Arrow batches. Knows no Spark.
 
-The driver lists, tasks read. A snapshot is fixed when it is listed: later commits do not change what a query sees.
+The driver lists files, tasks read them. A snapshot is fixed when it is listed: later commits do not affect a query.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chronik.pipeline.tables.place import Place
 FILE: Final = "_file"
 BATCH_ROWS: Final = 1 << 16
 TASK_BYTES: Final = 64 << 20  # small files are read together: a task costs more than opening a file
-# What a file and the log alone tell: nothing that says "skip these rows" or "this column has another name".
+# Features under which file and log are enough: none that skips rows or renames columns.
 READABLE_FEATURES: Final = frozenset({"timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"})
 
 
@@ -33,18 +33,18 @@ class StoredFile:
 
 
 def stored_files(place: Place, table: DeltaTable) -> list[StoredFile]:
-    """The files of a snapshot, in the order of their paths."""
+    """The files of a snapshot, sorted by path."""
     protocol = table.protocol()
     unknown = set(protocol.reader_features or ()) - READABLE_FEATURES
     if unknown or protocol.min_reader_version == 2:
         reason = f"it needs {', '.join(sorted(unknown)) or 'column mapping'}, which only the engine that wrote it reads"
         raise TableError("TABLE_UNREADABLE", uri=place.uri, reason=reason)
     columns = table.metadata().partition_columns
-    # Not pa.table(): it imports pandas to see whether it was given a frame of its.
+    # Not pa.table(): it imports pandas to check whether its argument is a DataFrame.
     actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
     files = [
         StoredFile(
-            unquote(action["path"]),  # the log writes paths as addresses
+            unquote(action["path"]),  # paths in the log are URL-encoded
             action["size_bytes"],
             {column: action[f"partition.{column}"] for column in columns},
         )
@@ -54,7 +54,7 @@ def stored_files(place: Place, table: DeltaTable) -> list[StoredFile]:
 
 
 def grouped(files: Sequence[StoredFile]) -> list[list[StoredFile]]:
-    """Neighbours together up to TASK_BYTES."""
+    """Groups neighbouring files up to TASK_BYTES."""
     groups: list[list[StoredFile]] = []
     size_bytes = TASK_BYTES
     for file in files:
@@ -67,7 +67,7 @@ def grouped(files: Sequence[StoredFile]) -> list[list[StoredFile]]:
 
 
 def read_file(filesystem: pyarrow.fs.FileSystem, file: StoredFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a file with exactly `schema`; a column that the file is too old to have is null."""
+    """The rows of a file with exactly `schema`; a column that is missing in an old file is null."""
     with filesystem.open_input_file(file.path) as opened:
         parquet = pq.ParquetFile(opened)
         present = set(parquet.schema_arrow.names) - set(file.partition)

@@ -2,9 +2,9 @@
 
     stream.writeStream.foreachBatch(upsert("/tables/orders", keys=["id"])).start()
 
-A small batch is merged in this process as `upserting` does. A large one meets the table's rows on the executors, which
-apply the rule of `order` to both and write the new files. Either way the driver commits once, under the same name. An
-attempt that another writer overtook is worth nothing, since the files it rewrote may be gone, so it is done again.
+A small batch is merged in this process, as in `upserting`. A large one is joined with the table's rows on the
+executors, which apply the rule of `order` and write the new files. Either way the driver commits once, under the same
+name. If another writer commits first, the attempt is discarded and repeated, because the files it rewrote may be gone.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from chronik.pipeline.tables.writing import Target
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-MERGE_ROWS_MAX: Final = 200_000  # keys of a batch that one process merges faster than Spark plans three joins
+MERGE_ROWS_MAX: Final = 200_000  # up to this many keys, one process merges faster than Spark plans three joins
 
 _ARRIVAL: Final = "__arrival__"
 
@@ -56,8 +56,8 @@ def upsert(
     storage_options: Mapping[str, str] | None = None,
     merge_rows_max: int = MERGE_ROWS_MAX,
 ) -> Callable[[DataFrame, int], None]:
-    """A function for foreachBatch. `application` outlives restarts; on Spark Connect, where the query's id cannot be
-    asked for, it has to be given."""
+    """A function for foreachBatch. `application` must survive restarts; on Spark Connect, which cannot return the
+    query's id, it is required."""
     options = TableOptions(
         place=Place.of(path, storage_options),
         mode="upsert",
@@ -87,11 +87,11 @@ def _query_id(spark: SparkSession, place: Place) -> str:
 def upsert_frame(
     frame: DataFrame, name: BatchName | None, options: TableOptions, *, merge_rows_max: int = MERGE_ROWS_MAX
 ) -> bool:
-    """Brings a batch into the table. False when it was there already."""
+    """Merges a batch into the table. False if it was committed before."""
     place = options.place
     found = place.find()
     if name is not None and found is not None and name.is_in(found):
-        return False  # asked again at the commit; here it saves the work
+        return False  # checked again at the commit; here it saves the work
     target = Target.of(options, frame.schema.json())
     keeping = target.keeping
     rows = last_rows(frame, keeping).persist()
@@ -119,12 +119,12 @@ def upsert_frame(
 
 
 def last_rows(frame: DataFrame, keeping: Keeping) -> DataFrame:
-    """What a batch says of each key, as `order.last_per_key` has it."""
+    """A batch's result for each key, as in `order.last_per_key`."""
     return _by_key(frame, keeping, last_per_key)
 
 
 def _by_key(frame: DataFrame, keeping: Keeping, rule: Callable[[pa.Table, Keeping], pa.Table]) -> DataFrame:
-    """A rule of `order` on the executors: rows of a key meet in one task, those of earlier arrival first."""
+    """Applies a rule of `order` on the executors: rows of a key are in one task, earlier arrivals first."""
 
     def apply(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if held := list(batches):
@@ -143,7 +143,7 @@ def _check_keys(place: Place, rows: DataFrame, keeping: Keeping) -> None:
 
 
 def _remember_deletions(rows: DataFrame, target: Target, name: BatchName | None) -> None:
-    """As `upserting` does; deletions are few columns, so they are collected."""
+    """Like `upserting`; deletions are few columns, so they are collected."""
     keeping = target.keeping
     if keeping.delete_column is not None:
         named = [*keeping.order_columns(rows.columns), keeping.delete_column]
@@ -155,7 +155,7 @@ def _remember_deletions(rows: DataFrame, target: Target, name: BatchName | None)
 def _attempt(
     rows: DataFrame, target: Target, name: BatchName | None, table: DeltaTable | None, properties: CommitProperties
 ) -> None:
-    """Rewrites against one version of the table, and commits if it is still the newest."""
+    """Rewrites one version of the table, and commits if it is still the newest."""
     options, keeping = target.options, target.keeping
     table = ready(options.place, table, target.stored, target.partition_by, merge_schema=options.merge_schema)
     columns = [field.name for field in table.schema().fields]
@@ -194,7 +194,7 @@ def _attempt(
 
 
 class _Snapshot:
-    """One version of a table, whole or some of its files."""
+    """One version of a table, or some of its files."""
 
     def __init__(self, spark: SparkSession, place: Place, table: DeltaTable) -> None:
         reader = spark.read.format(NAME).option("versionAsOf", str(table.version())).option("withFile", "true")
@@ -208,7 +208,7 @@ class _Snapshot:
 
 
 def _written(rows: DataFrame, target: Target, prefix: str) -> list[DataFile]:
-    """Files with these rows, made by the executors; not yet part of the table."""
+    """Files with these rows, written by the executors; not yet part of the table."""
     appending = replace(target.options, mode="append", keys=(), sequence_by=(), delete_column=None)
     plain = Target(appending, rows.schema.json(), target.partition_by)
 
@@ -223,7 +223,7 @@ def _written(rows: DataFrame, target: Target, prefix: str) -> list[DataFile]:
 
 
 def _column(name: str) -> Column:
-    """A column by its whole name, dots and all."""
+    """A column by its full name, including dots."""
     return F.col(f"`{_escaped(name)}`")
 
 

@@ -1,7 +1,7 @@
-"""Whether rows fit a table, and the one change a table's schema may see: columns added at its end.
+"""Checks that rows fit a table, and allows one schema change: adding columns at the end.
 
-Schemas are Delta's own; Spark's JSON for a schema is the same. Every column is nullable: what a query knows of nulls
-today must not bind the table's later writers.
+Schemas are Delta's own; Spark's JSON for a schema is the same. Every column is nullable: what one query knows about
+nulls must not restrict later writers of the table.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ HELD: Final = re.compile(
 
 
 def delta_schema(spark_json: str) -> Schema:
-    """From the JSON of Spark's StructType; metadata of columns is Spark's own business and is left out."""
+    """From the JSON of Spark's StructType; metadata of columns is internal to Spark and is omitted."""
     return Schema.from_json(json.dumps(_held(json.loads(spark_json), "")))
 
 
 def _held(kind: Any, column: str) -> Any:
-    """A type as a table holds it: nullable all through."""
+    """A type as stored in a table: nullable at every level."""
     if isinstance(kind, str):
         if not HELD.fullmatch(kind):
             reason = "a table cannot hold it: cast the column, or leave it out"
@@ -48,7 +48,7 @@ def _held(kind: Any, column: str) -> Any:
             key, value = inside(kind["keyType"]), inside(kind["valueType"])
             return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
         case other:
-            return inside(str(other))  # a type of the user's own
+            return inside(str(other))  # a user-defined type
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
@@ -56,7 +56,8 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 
 
 def missing_columns(place: Place, table: DeltaTable, rows: Schema, *, merge: bool) -> list[Any]:
-    """Fields of `rows` that the table lacks: it may get them if `merge`, else they are an error, as other types are."""
+    """Fields of `rows` that the table lacks: with `merge` they can be added, otherwise they are an error. Other types
+    are always an error."""
     known = {field.name: field for field in table.schema().fields}
     by_lower = {name.lower(): name for name in known}
     added = []
@@ -78,7 +79,7 @@ def missing_columns(place: Place, table: DeltaTable, rows: Schema, *, merge: boo
 
 
 def check_partitioning(place: Place, table: DeltaTable, columns: Sequence[str]) -> None:
-    """Files are laid out by `columns`; the table must be too."""
+    """Files are partitioned by `columns`; the table must be too."""
     found = list(table.metadata().partition_columns)
     if list(columns) != found:
         raise TableError(

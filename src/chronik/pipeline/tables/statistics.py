@@ -1,8 +1,8 @@
-"""What a Delta log says of a data file: row count, and least, greatest and null count of columns. Never reads data.
+"""Statistics of a data file for the Delta log: row count, and minimum, maximum and null count of columns.
 
-Everything comes from the Parquet footer. A bound may be too wide but never too narrow, since readers skip files by it:
-a text that is cut short gets no greatest value, a time is rounded outwards to the milliseconds that Delta keeps.
-Columns whose order Delta does not define (binary, nested, boolean, float with its NaN) get no bounds.
+All values come from the Parquet footer; data is never read. A bound may be too wide but never too narrow, because
+readers skip files by it: truncated text has no maximum, and a time is rounded outwards to Delta's milliseconds. Columns
+whose order Delta does not define (binary, nested, boolean, float with its NaN) have no bounds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-TEXT_CHARACTERS_MAX: Final = 32  # as Delta's other writers do: enough to tell files apart, little enough for the log
+TEXT_CHARACTERS_MAX: Final = 32  # like Delta's other writers: enough to tell files apart, small enough for the log
 MILLISECOND: Final = timedelta(milliseconds=1)
 
 
@@ -48,7 +48,7 @@ def file_statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
 
 def _lower(value: Any) -> int | str | None:
     if isinstance(value, str):
-        return value[:TEXT_CHARACTERS_MAX]  # a prefix sorts before what it begins
+        return value[:TEXT_CHARACTERS_MAX]  # a prefix sorts before the full text
     if isinstance(value, datetime):
         return _instant(value - timedelta(microseconds=value.microsecond % 1000))
     return _exact(value)

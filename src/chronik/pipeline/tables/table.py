@@ -1,15 +1,15 @@
-"""format("chronik-table"): Delta tables for Spark, written exactly once and read at any version, without a jar.
+"""format("chronik-table"): Delta tables for Spark, written exactly once and readable at any version, without a jar.
 
     rows.writeStream.format("chronik-table").option("checkpointLocation", checkpoint).start("/tables/orders")
     spark.read.format("chronik-table").option("versionAsOf", 7).load("/tables/orders")
 
-Spark finds it by itself: it imports every top-level module whose name begins with `pyspark_` and registers its
-DefaultSource under the name that the class says, dash included.
+Spark finds it automatically: it imports every top-level module whose name starts with `pyspark_` and registers its
+DefaultSource under the name that the class returns.
 
-What runs where: options are read and the table is looked at on the driver; `write` and `read` run in tasks and get
-everything by pickle; `commit` runs on the driver, for streams in a new writer, so it knows only options, messages and
-the batch's id. The query's id reaches it through the messages: tasks read it from Spark's job properties, and it
-survives restarts because Spark keeps it in the checkpoint.
+Options are read and the table is inspected on the driver; `write` and `read` run in tasks and get everything by pickle.
+`commit` runs on the driver, for streams in a new writer, so it knows only options, messages and the batch's id. The
+query's id reaches it in the messages: tasks read it from Spark's job properties. It survives restarts because Spark
+keeps it in the checkpoint.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from chronik.pipeline.tables.writing import Target, TaskOutput
 from chronik.pipeline.workers import settle
 
 NAME: Final = "chronik-table"
-# Spark sets them on every job of a micro-batch and sends them along with each task.
+# Spark sets this on every job of a micro-batch and passes it to each task.
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 
@@ -55,7 +55,7 @@ class TableSource(DataSource):
         return read_options(self.options)
 
     def schema(self) -> StructType:
-        """Delta's JSON for a schema is Spark's."""
+        """Delta's JSON for a schema equals Spark's."""
         table = self.table
         snapshot = table.place.load_as_of(version=table.version_as_of, timestamp=table.timestamp_as_of)
         schema = StructType.fromJson(json.loads(snapshot.schema().to_json()))
@@ -73,7 +73,7 @@ class TableSource(DataSource):
 
 @dataclass
 class TableCommit(WriterCommitMessage):
-    """What a task sends to the driver."""
+    """A task's message to the driver."""
 
     output: TaskOutput
     query_id: str | None = None
@@ -92,7 +92,7 @@ class TableStreamWriter(DataSourceStreamArrowWriter):
         return TableCommit(output, context.getLocalProperty(QUERY_ID))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Without tasks there are no rows and nobody to name the query: the table stays as it is."""
+        """Without tasks there are no rows, and the query's id is unknown: the table stays unchanged."""
         written = _checked(messages)
         if not written:
             return
@@ -102,7 +102,7 @@ class TableStreamWriter(DataSourceStreamArrowWriter):
         self.target.commit([each.output for each in written], BatchName(application, batchId))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Deletes nothing: Spark also aborts when a commit's answer was lost, and then the files are the table's."""
+        """Deletes nothing: Spark also aborts when a commit's answer was lost, and then the files are in the table."""
 
 
 class TableWriter(DataSourceArrowWriter):
@@ -124,11 +124,11 @@ class TableWriter(DataSourceArrowWriter):
         self.target.commit([each.output for each in _checked(messages)], name)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """As for streams: what is left behind is vacuumed."""
+        """As for streams: vacuum deletes the files."""
 
 
 def _checked(messages: Sequence[WriterCommitMessage | None]) -> list[TableCommit]:
-    """Spark commits only when every task has answered."""
+    """Checks that every task sent a message. Spark commits only if they all did."""
     written = [each for each in messages if isinstance(each, TableCommit)]
     if len(written) != len(messages):
         raise TypeError(f"{len(messages) - len(written)} of {len(messages)} tasks sent no answer of this table's")
@@ -143,7 +143,7 @@ class FileGroup(InputPartition):
 
 
 class TableReader(DataSourceReader):
-    """The snapshot is chosen on the driver, when the query is planned."""
+    """The snapshot is selected on the driver, when the query is planned."""
 
     def __init__(self, options: TableOptions, schema_json: str) -> None:
         self.options = options
@@ -155,7 +155,7 @@ class TableReader(DataSourceReader):
         stored = [
             each for each in stored_files(options.place, table) if options.files is None or each.path in options.files
         ]
-        # Without any partition Spark would call `read` once with none; with an empty one it reads nothing.
+        # Without any partition Spark would call `read` once with None; an empty partition reads nothing.
         return [FileGroup(files) for files in grouped(stored)] or [FileGroup([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -1,14 +1,14 @@
-"""The one way a batch enters a table: once.
+"""The only way to commit a batch to a table: exactly once.
 
 A batch is named by (application, number). The name is part of the commit, and a Delta log keeps the highest number per
-application, so "is it there?" and "put it there" are answered by the same log. The rule, for append and upsert alike:
+application, so the same log answers "is it committed?" and commits it. The rule, for append and upsert alike:
 
-1. load the table; if it holds this number or a later one, the batch is there: do nothing;
-2. commit with the name, never letting the library try again by itself: it would not ask question 1 again;
-3. when another writer came first, start over at 1.
+1. load the table; if it has this number or a higher one, the batch is committed: do nothing;
+2. commit with the name, without the library's own retries: they would not repeat step 1;
+3. if another writer came first, start over at 1.
 
-So a driver that dies before 2 leaves files that nobody sees, one that dies after 2 finds the batch at 1, and of two
-drivers with the same batch exactly one commits. Numbers of one application must not go back: Spark's batch ids do not.
+So a driver that dies before 2 leaves files that no reader sees, one that dies after 2 finds the batch at 1, and of two
+drivers with the same batch exactly one commits. Numbers of one application must not decrease: Spark's batch ids do not.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from chronik.pipeline.tables.exclusion import committing
 from chronik.pipeline.tables.place import Place
 from chronik.runtime.invariants import check
 
-# Every refusal means that somebody else's commit went through, so the table as a whole always moves on. The bound ends
-# a fault that only looks like a conflict.
+# Every conflict means that another commit succeeded, so the table as a whole makes progress. The bound stops a fault
+# that only looks like a conflict.
 ATTEMPTS_MAX: Final = 50
 APPLICATION_KEY: Final = "chronik.application"
 BATCH_KEY: Final = "chronik.batch"
-NOTED_WITHIN: Final = 20  # commits; between two results there are only those that compact
+NOTED_WITHIN: Final = 20  # commits; only compactions come between two results
 
 
 @dataclass(frozen=True, slots=True)
 class BatchName:
-    """Who writes, and the how-manieth batch this is."""
+    """The writer, and the number of its batch."""
 
     application: str
     number: int
@@ -47,7 +47,7 @@ class BatchName:
 
 
 class StartOver(Exception):
-    """Raised by an attempt that changed the table and must see it anew before it commits the batch."""
+    """Raised by an attempt that changed the table and must reload it before it commits the batch."""
 
 
 Attempt = Callable[[DeltaTable | None, CommitProperties], None]
@@ -56,10 +56,10 @@ Attempt = Callable[[DeltaTable | None, CommitProperties], None]
 def commit_once(
     place: Place, name: BatchName | None, attempt: Attempt, *, notes: Mapping[str, str] | None = None
 ) -> bool:
-    """Runs `attempt` until it commits. False when the batch was in the table already, and nothing was done.
+    """Runs `attempt` until it commits. False if the batch was committed before, and nothing was done.
 
-    `attempt` gets the table as it is, or None when it must create it, and the properties of its single commit. A batch
-    without a name cannot be recognised and is written each time it is asked for. `notes` are kept with the commit.
+    `attempt` gets the current table, or None if it must create it, and the properties of its single commit. A batch
+    without a name cannot be recognised and is written each time. `notes` are stored with the commit.
     """
     refusal: Exception | None = None
     for _ in range(ATTEMPTS_MAX):
@@ -73,7 +73,7 @@ def commit_once(
         except (CommitFailedError, StartOver) as error:
             refusal = error
         except DeltaError as error:
-            # Creating a table that has appeared meanwhile is refused in the same words as other faults.
+            # Creating a table that another writer created meanwhile fails with an unspecific message.
             if table is not None or place.find() is None:
                 raise
             refusal = error
@@ -90,7 +90,7 @@ def commit_once(
 
 
 def newest_note(table: DeltaTable, key: str) -> str | None:
-    """The note of the newest commit that has one under this key; None when there is none in the last commits."""
+    """The note of the newest commit that has one under this key; None if no recent commit has one."""
     for commit in table.history(NOTED_WITHIN):
         if key in commit:
             return str(commit[key])

@@ -1,12 +1,11 @@
-"""A table kept by key: of rows with equal keys one is kept, and a deletion removes it. `order` has the rule.
+"""A keyed table: of rows with equal keys one is kept, and a deletion removes it. `order` defines the rule.
 
-`merge` brings a batch into a table. It applies the rule to the rows of the batch and to the deletions that the table
-remembers, and leaves one decision per key to the MERGE of deltalake: whether the row of the batch or the table's own
-is kept.
-A batch that is run again changes nothing. The result does not depend on how records were cut into batches, as long as
-the order is one for the records of a key; `order` says when it is not.
+`merge` merges a batch into a table. It applies the rule to the rows of the batch and the deletions that the table
+remembers. Deltalake's MERGE then makes one decision per key: whether to keep the batch's row or the table's. Repeating
+a batch changes nothing. The result does not depend on how records were divided into batches, if the order is total for
+the records of a key; `order` says when it is not.
 
-The merge runs in one process; `rewriting` is for batches too large for that.
+The merge runs in one process; `rewriting` handles batches that are too large for that.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ from chronik.pipeline.tables.schemas import missing_columns
 from chronik.pipeline.tables.transactions import BatchName, StartOver, commit_once
 from chronik.runtime.invariants import check
 
-# Columns of a merge's source beside those of the row that stands in the batch.
-_STANDS: Final = "__stands__"  # there is such a row
-_LIVES: Final = "__lives__"  # and it is no deletion
-_ENDED: Final = "__ended"  # before the four columns of the log: the deletion that goes by it
+# Columns of a merge's source in addition to those of the batch's kept row.
+_STANDS: Final = "__stands__"  # the batch has a kept row
+_LIVES: Final = "__lives__"  # and it is not a deletion
+_ENDED: Final = "__ended"  # prefix of the four provenance columns of the log-order deletion
 
 
 def check_keys(place: Place, rows: pa.Table, keeping: Keeping) -> None:
@@ -59,7 +58,7 @@ def merge(
     partition_by: Sequence[str] = (),
     merge_schema: bool = False,
 ) -> bool:
-    """Brings the rows of one batch into the table. False when the batch was there already."""
+    """Merges the rows of one batch into the table. False if the batch was committed before."""
     check_keys(place, rows, keeping)
     found = place.find()
     if name is not None and found is not None and name.is_in(found):
@@ -77,7 +76,7 @@ def merge(
 
 
 def remember_deletions(place: Place, name: BatchName | None, rows: pa.Table, keeping: Keeping) -> None:
-    """Of rows that `last_per_key` has chosen."""
+    """Remembers the deletions among rows from `last_per_key`."""
     if keeping.delete_column is not None:
         is_deletion = pc.fill_null(rows[keeping.delete_column], False)
         deletions.remember(place, name, rows.filter(is_deletion), keeping)
@@ -86,7 +85,8 @@ def remember_deletions(place: Place, name: BatchName | None, rows: pa.Table, kee
 def ready(
     place: Place, table: DeltaTable | None, schema: Schema, partition_by: Sequence[str], *, merge_schema: bool
 ) -> DeltaTable:
-    """The table with room for rows of `schema`. What has to be made is a commit of its own, after which all is new."""
+    """The table with all columns of `schema`. Creating or extending it is a separate commit, then the attempt
+    restarts."""
     if table is None:
         create_table_with_add_actions(
             place.uri,
@@ -104,7 +104,7 @@ def ready(
 
 
 def _source(rows: pa.Table, remembered: pa.Table, keeping: Keeping) -> pa.Table:
-    """One row per key about which the batch has something to say."""
+    """One row for each key to which the batch contributes a row or a deletion."""
     every = pa.concat_tables([remembered, rows])
     found = resolve(every, keeping)
     is_new = (found.standing >= remembered.num_rows) | (found.ended_by >= remembered.num_rows)
@@ -134,7 +134,7 @@ def _merge(
     gone = f"s.{_STANDS} AND {newer_sql(keeping.sequence(columns), has_log=has_log)}"
     if has_log:
         gone = f"({gone} OR s.{quoted(_ENDED + PROVENANCE[0])} IS NOT NULL AND {log_sql(_ENDED)})"
-    # Not streamed: the batch is in memory anyway, and its key ranges tell which files need not be read.
+    # Not streamed: the batch is in memory anyway, and its key ranges let MERGE skip files.
     merger = table.merge(source, same, "s", "t", streamed_exec=False, commit_properties=properties)
     merger = merger.when_matched_delete(f"NOT s.{_LIVES} AND {gone}")
     merger = merger.when_matched_update(values, predicate=f"s.{_LIVES} AND {gone}")

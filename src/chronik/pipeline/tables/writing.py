@@ -1,8 +1,8 @@
 """The two halves of a write, for append and upsert alike: `write` in every task, `commit` once on the driver.
 
-Knows no Spark: whoever runs tasks carries a `Target` to them and their `TaskOutput` back. An append's rows travel as
-files. An upsert's rows travel in the output itself, already reduced to the last per key and compressed: they have to
-meet in one process, and what is not in a file need not be cleaned up after a crash.
+Knows no Spark: the caller sends a `Target` to tasks and collects their `TaskOutput`. An append's rows travel as files.
+An upsert's rows travel in the output itself, reduced to the last per key and compressed: they must meet in one process,
+and data that is not in a file needs no cleanup after a crash.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from chronik.pipeline.tables.schemas import arrow_schema, delta_schema
 from chronik.pipeline.tables.transactions import BatchName
 from chronik.pipeline.tables.upserting import merge
 
-REDUCE_ROWS: Final = 1 << 18  # rows that a task holds before it drops those that are beaten already
+REDUCE_ROWS: Final = 1 << 18  # rows that a task holds before it drops superseded ones
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOutput:
-    """What one task has done: files for an append, rows as an Arrow stream for an upsert."""
+    """The result of one task: files for an append, rows as an Arrow stream for an upsert."""
 
     files: tuple[DataFile, ...] = ()
     rows: bytes = b""
@@ -39,16 +39,16 @@ class TaskOutput:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is written, where and how."""
+    """The destination and mode of a write."""
 
     options: TableOptions
-    schema_json: str  # Spark's, of the rows as they come
+    schema_json: str  # Spark's JSON, of the input rows
     partition_by: tuple[str, ...] = ()
     replace: bool = False
 
     @classmethod
     def of(cls, options: TableOptions, schema_json: str, *, replace: bool = False) -> Target:
-        """Looks at the table, if there is one, and at what was asked for; complains before anything is written."""
+        """Validates the options against the table, if it exists, before anything is written."""
         if options.mode == "upsert" and replace:
             raise TableError(
                 "TABLE_OPTIONS_CONFLICT",
@@ -71,7 +71,7 @@ class Target:
 
     @property
     def stored(self) -> Schema:
-        """The table's schema: without the column that marks tombstones."""
+        """The table's schema: without the column that marks deletions."""
         struct = json.loads(self.schema_json)
         if self.options.mode == "upsert":
             stored = self.keeping.stored([field["name"] for field in struct["fields"]])
@@ -83,7 +83,7 @@ class Target:
         return self.options.keeping([field["name"] for field in json.loads(self.schema_json)["fields"]])
 
     def write(self, batches: Iterable[pa.RecordBatch], prefix: str) -> TaskOutput:
-        """A task's part of a batch; `prefix` begins the names of its files."""
+        """A task's part of a batch; `prefix` starts the names of its files."""
         if self.options.mode == "append":
             files = write_files(self.options.place, batches, self.incoming, self.partition_by, prefix)
             return TaskOutput(files=tuple(files))
@@ -92,9 +92,9 @@ class Target:
     def commit(
         self, outputs: Sequence[TaskOutput], name: BatchName | None, notes: Mapping[str, str] | None = None
     ) -> bool:
-        """All tasks' parts become the table's, at once and once. False when the batch was there already.
+        """Commits the parts of all tasks atomically and once. False if the batch was committed before.
 
-        Notes are kept with the commit of an append.
+        `notes` are stored with the commit of an append.
         """
         options = self.options
         if options.mode == "append":
@@ -132,7 +132,7 @@ class Target:
             held_rows += batch.num_rows
             if held_rows >= REDUCE_ROWS:
                 held = [last_per_position(pa.concat_tables(held), keeping)]
-                held_rows = 0  # counts what is new, so that many keys do not mean a pass per batch
+                held_rows = 0  # counts only new rows, so that many distinct keys do not cause a pass per batch
         if not held:
             return b""
         sink = pa.BufferOutputStream()
