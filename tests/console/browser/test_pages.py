@@ -1,0 +1,214 @@
+"""Each page of the console in a browser: before three nodes, with one of them killed, and without a quorum.
+
+What a page shows comes from a real cluster. `Visit` fails if any page asks another host, breaks the content security
+policy or raises an exception.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from chronik.testing.cluster import Cluster
+from tests.console.browser.stand import Visit, console, nodes, orders, produce, skip_without_browser, visit
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console-pages")]
+
+COUNT = "SELECT count(*) AS n FROM topics.orders"
+# What a page must say once it has settled.
+PAGES = {
+    "/": ["3 / 3", "Attention", "Events"],
+    "/topics": ["orders", "hostile", "in sync"],
+    "/topics/orders?start=earliest": ['"city": "Köln"}', "Live tail"],
+    "/topics/orders/partitions": ["End offset"],
+    "/topics/orders/groups": ["No group has read this topic"],
+    "/topics/orders/settings": ["retention.ms"],
+    "/groups": ["No consumer group"],
+    "/nodes": ["3 of 3 nodes answer", "leader", "follower"],
+    "/nodes?view=isr": ["orders / 0"],
+    "/nodes?view=moves": ["No replicas are moving"],
+    f"/sql?q={urllib.parse.quote(COUNT)}": ["300", "in "],
+    "/pipelines": ["No pipeline has run"],
+    "/letters": ["No pipeline has dead letters"],
+    "/doctor": ["checks in"],
+    "/security": ["check no access"],
+    "/security/users": ["No user"],
+    "/security/quotas": ["No client has a quota"],
+    "/activity": ["through this console"],
+    "/lab": ["Scenario"],
+    "/nowhere": ["No such page"],
+}
+HOSTILE = [
+    b"<script>window.hacked = 1</script>",
+    b"<img src=x onerror='window.hacked = 1'>",
+    b"\x1b[31mred\x1b[0m\x07",
+    b"\xff\xfe\x00\x80",
+    "\u202egnp.exe".encode(),
+    b'{"n": 12345678901234567890}',
+    None,
+]
+LARGE = 10_000_000
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    skip_without_browser()
+    with nodes() as cluster:
+        fill(cluster)
+        yield cluster
+
+
+def fill(cluster: Cluster) -> None:
+    large = {"max.message.bytes": "20000000"}
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    made = admin.create_topics([NewTopic("orders", 3, 3), NewTopic("hostile", 1, 3, config=large)])
+    for future in made.values():
+        future.result(30)
+    produce(cluster, "orders", orders(300))
+    produce(cluster, "hostile", [(b"<b>key</b>", value) for value in [*HOSTILE, b"x" * LARGE]])
+
+
+@pytest.fixture(scope="module")
+def visiting(cluster: Cluster) -> Iterator[Visit]:
+    with console(cluster) as address, visit(address) as visiting:
+        yield visiting
+
+
+def test_every_page_says_what_it_is_for(visiting: Visit) -> None:
+    """A page that stays empty or raises shows nothing of this."""
+    for path, words in PAGES.items():
+        page = visiting.show(path)
+        for word in words:
+            page.get_by_text(word).first.wait_for(state="attached")
+    assert visiting.troubles == []
+
+
+def test_the_first_page_is_painted(visiting: Visit, record_property: object) -> None:
+    """How fast is printed, not asserted: that depends on the machine."""
+    page = visiting.show("/")
+    painted = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    loaded = page.evaluate(
+        "performance.getEntriesByType('resource').reduce((sum, each) => sum + each.encodedBodySize, 0)"
+    )
+    print(f"first paint after {painted:.0f} ms, {loaded / 1024:.0f} KiB loaded")
+    assert painted > 0
+
+
+def test_hostile_values_are_shown_as_text(visiting: Visit) -> None:
+    """Values reach the document as text nodes, and their control characters as escapes."""
+    page = visiting.show("/topics/hostile?start=earliest")
+    rows = page.locator("table[aria-label=Records] tbody tr[data-index]")
+    rows.nth(5).wait_for()
+    shown = page.locator("table[aria-label=Records]").inner_text()
+    for text in (
+        "<script>window.hacked = 1</script>",
+        "onerror='window.hacked = 1'",
+        "\\x1b[31mred",
+        "fffe0080",
+        "<b>key</b>",
+    ):
+        assert text in shown
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("table[aria-label=Records] :is(script, img, b)").count() == 0
+
+
+def test_a_number_keeps_all_of_its_digits(visiting: Visit) -> None:
+    """JavaScript would round what has more than 53 bits, so values are indented without being parsed."""
+    page = visiting.show("/topics/hostile?start=earliest&record=0@5")
+    page.locator(".drawer .value-box", has_text="12345678901234567890").wait_for()
+
+
+def test_all_of_a_large_value_can_be_loaded(visiting: Visit) -> None:
+    page = visiting.show(f"/topics/hostile?start=earliest&record=0@{len(HOSTILE)}")
+    page.get_by_text("The first 64 KiB of").wait_for()
+    page.get_by_role("button", name="Load all").click()
+    page.wait_for_function(f"() => document.querySelector('.drawer .value-box').textContent.length === {LARGE}")
+
+
+def test_the_address_holds_what_a_page_shows(visiting: Visit) -> None:
+    """A link that was sent to somebody else shows the same record."""
+    page = visiting.show("/topics/orders?start=earliest")
+    page.locator("tr[data-index='2']").click()
+    page.locator(".drawer pre").wait_for()
+    address, value = page.url, page.locator(".drawer pre").inner_text()
+    assert "record=" in address
+    page.goto("about:blank")
+    page.goto(address)
+    visiting.settle()
+    page.locator(".drawer pre").wait_for()
+    assert page.locator(".drawer pre").inner_text() == value
+
+
+def test_records_go_on_in_both_directions(visiting: Visit) -> None:
+    """From the newest record down to the oldest, although a page holds a hundred."""
+    page = visiting.show("/topics/orders")
+    page.locator("tr[data-index]").first.wait_for()
+    for _ in range(40):
+        if page.get_by_text("The oldest record that is kept.").count():
+            break
+        page.locator("main").evaluate("main => main.scrollTo(0, main.scrollHeight)")
+        page.wait_for_timeout(50)
+    page.get_by_text("The oldest record that is kept.").wait_for(state="attached")
+    assert page.locator("table[aria-label=Records]").get_attribute("aria-rowcount") == "300"
+
+
+def test_the_keyboard_goes_to_pages_and_through_lists(visiting: Visit) -> None:
+    page = visiting.show("/")
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    page.get_by_role("heading", name="Topics").wait_for()
+    page.locator("tr[data-index='1']").wait_for()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="orders").wait_for()
+    page.keyboard.press("?")
+    page.get_by_role("dialog", name="Keyboard").wait_for()
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "search"
+
+
+def test_a_console_that_only_reads_shows_the_command_and_refuses(visiting: Visit) -> None:
+    page = visiting.show("/topics/orders/partitions")
+    page.get_by_role("button", name="Add partitions").click()
+    page.locator("dialog .command", has_text="orders").wait_for()
+    page.get_by_text("This console only reads.").wait_for()
+    assert page.get_by_role("button", name="Add", exact=True).is_disabled()
+
+
+def test_a_seed_of_the_simulator_is_played(visiting: Visit) -> None:
+    page = visiting.show("/lab")
+    page.get_by_role("button", name="Play").click()
+    page.locator("canvas.lanes").wait_for()
+    page.get_by_text("passed").first.wait_for()
+    assert page.locator("table[aria-label=Events] tr[data-index]").count() > 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_every_page_works_with_a_node_down_and_without_a_quorum() -> None:
+    """That is when somebody looks. A page may say that it is incomplete; it must not stay empty or go on loading."""
+    skip_without_browser()
+    with nodes() as cluster:
+        fill(cluster)
+        with console(cluster) as address, visit(address) as visiting:
+            cluster.kill(3)
+            visiting.page.get_by_text("2 / 3").first.wait_for(state="attached")
+            walk(visiting)
+            cluster.kill(2)
+            visiting.show("/").get_by_text("The quorum is lost").first.wait_for()
+            visiting.page.locator(".verdict", has_text="no quorum").wait_for()
+            walk(visiting)
+            visiting.show("/nodes").get_by_text("no answer").first.wait_for()
+
+
+def walk(visiting: Visit) -> None:
+    for path in PAGES:
+        page = visiting.show(path)
+        assert len(page.locator("main").inner_text()) > 40, path
