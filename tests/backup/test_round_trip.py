@@ -43,7 +43,7 @@ def ask(cluster: Reached, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
     return asyncio.run(connected())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def source() -> Iterator[Cluster]:
     with Cluster() as cluster:
         yield cluster

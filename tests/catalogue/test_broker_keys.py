@@ -122,7 +122,10 @@ def test_an_attribute_has_the_name_and_the_type_of_its_key(field: str) -> None:
     """mypy believes the annotation, so nothing else would notice that it differs from the row."""
     definition = BROKER_KEYS[FIELDS[field]]
     assert field == field_of(definition.name)
-    assert BrokerValues.__annotations__[field] == TYPES[definition.type]
+    annotated = {
+        name: each for part in BrokerValues.__mro__ for name, each in vars(part).get("__annotations__", {}).items()
+    }
+    assert annotated[field] == TYPES[definition.type]
     assert definition.default is not None
 
 

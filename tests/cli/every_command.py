@@ -9,7 +9,8 @@ from chronik.cli.main import COMMANDS, app
 
 Leaf = tuple[str, ...]
 
-# A command that asks a cluster. `FILE` stands for a pipeline, `PLAIN` for a file with a word in it.
+# A command that asks a cluster. `FILE` stands for a pipeline, `PLAIN` for a file with a word in it,
+# `SCHEMA` for a JSON Schema.
 ASKING: Final[dict[str, str]] = {
     "topic create": "x",
     "topic list": "--details",
@@ -66,17 +67,21 @@ ASKING: Final[dict[str, str]] = {
     "pipeline replay": "FILE",
     "dlq show": "x",
     "dlq replay": "FILE",
+    "contract check": "x --schema SCHEMA",
     "table list": "",
     "materialize": "",
 }
-# These take the options of a cluster and ask it nothing, or ask the driver of a running pipeline.
-NOT_ASKING: Final = {"context add", "pipeline init", "pipeline test", "pipeline stop"}
+# These take the options of a cluster and ask it nothing, ask the driver of a running pipeline, or serve until they are
+# stopped.
+NOT_ASKING: Final = {"console", "context add", "pipeline init", "pipeline test", "pipeline stop"}
 # These read a backup first; tests/backup has some.
 NEEDING_A_BACKUP: Final = {"restore"}
 
 
 # What a node answers from what it knows by itself.
 ANSWERED_BY_ANY_NODE: Final = {"compat", "quota list"}
+# What any node refuses first, since the connection has no login.
+REFUSED_WITHOUT_A_LOGIN: Final = {"token create"}
 NEEDING_SPARK: Final = {"pipeline", "materialize", "table", "dlq"}
 
 

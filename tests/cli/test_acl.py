@@ -118,6 +118,18 @@ def test_a_dry_run_tells_what_would_change_and_changes_nothing(acl: Acl) -> None
     assert len(acl.json("list")) == 1
 
 
+def test_a_dry_run_of_remove_shows_the_rules_and_who_would_lose_what(acl: Acl) -> None:
+    """The options of `remove` may fit more rules than the caller thinks of."""
+    acl("add", "--principal", "alice", "--operation", "read", "--topic", "orders")
+    acl("add", "--principal", "bob", "--operation", "read", "--topic", "orders")
+    words = ("remove", "--principal", "alice", "--dry-run")
+    told = acl.json(*words)
+    assert [(rule["principal"], rule["resource_name"]) for rule in told["rules"]] == [("User:alice", "orders")]
+    assert {(each["principal"], each["change"]) for each in told["changes"]} == {("User:alice", "allowed -> denied")}
+    assert acl(*words).out.startswith("would be removed: ALLOW User:alice READ on TOPIC orders from *\nPRINCIPAL")
+    assert len(acl.json("list")) == 2
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

@@ -308,3 +308,39 @@ def test_the_last_records_of_each_partition_can_be_read(chronik: Run, topic: str
     nothing = chronik("consume", topic, "--from", "-0", "-p", "0")
     assert (nothing.exit_code, nothing.out, nothing.err) == (0, "", "No records.\n")
     assert chronik("consume", topic, "--from", "latest", "--format", "json").err == ""
+
+
+def test_settings_are_shown_with_their_units(chronik: Run, topic: str) -> None:
+    """The stored value, which scripts and other tools take, and what it means to people; JSON has the first alone."""
+    assert chronik("config", "set", "topic", topic, "retention.ms=7d", "segment.bytes=1048576").exit_code == 0
+    shown = chronik("config", "get", "topic", topic).out
+    assert "604800000 (7d)" in shown
+    assert "1048576 (1.0 MiB)" in shown
+    rows = {row["name"]: row["value"] for row in chronik("config", "get", "topic", topic, "--format", "json").json}
+    assert (rows["retention.ms"], rows["segment.bytes"]) == ("604800000", "1048576")
+    every = chronik("config", "get", "topic", topic, "--all").out
+    assert "9223372036854775807 (" not in every
+
+
+def test_a_dry_run_shows_what_would_be_deleted_and_deletes_nothing(chronik: Run, topic: str, unique: Unique) -> None:
+    """Topics, records and groups; what the command itself would refuse is refused."""
+    group = unique("dry")
+    for partition in range(3):
+        assert chronik("produce", topic, "--partition", str(partition), stdin=b"a\nb\nc\n").exit_code == 0
+    read = chronik("consume", topic, "--group", group, "--from", "earliest", "--count", "9")
+    assert read.exit_code == 0
+    deletes = ("topic", "delete", topic, "--dry-run")
+    assert chronik(*deletes, "--format", "json").json == [{"name": topic, "partitions": 3, "records": 9}]
+    assert chronik("topic", "delete", f"{topic}x", "--dry-run").exit_code == 1
+    assert chronik("topic", "delete", f"{topic}x", "--dry-run", "--if-exists").exit_code == 0
+    records = ("topic", "delete-records", topic, "--partition", "1", "--dry-run")
+    [row] = chronik(*records, "--before", "2", "--format", "json").json
+    assert (row["start_offset"], row["new_start_offset"], row["records"]) == (0, 2, 2)
+    [row] = chronik(*records, "--before", "latest", "--format", "json").json
+    assert row["records"] == 3
+    assert chronik(*records, "--before", "7").exit_code == 1
+    [row] = chronik("group", "delete", group, "--dry-run", "--format", "json").json
+    assert (row["members"], row["offsets"]) == (0, 3)
+    assert chronik("group", "delete", unique("none"), "--dry-run").exit_code == 1
+    assert len(chronik("consume", topic, "--from", "earliest", "--count", "9").lines) == 9
+    assert chronik("group", "delete", group, "--yes").exit_code == 0

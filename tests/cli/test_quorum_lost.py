@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import shutil
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +19,9 @@ from chronik.client.admin.survey import survey
 from chronik.client.routing import ClusterClient
 from chronik.runtime.real import real_runtime
 from chronik.testing import Cluster
+from chronik.testing.local_cluster import node_directory
+from chronik.testing.ports import free_ports
+from chronik.testing.processes import NodeProcess
 from tests.cli.conftest import Run
 from tests.cli.every_command import (
     ANSWERED_BY_ANY_NODE,
@@ -23,9 +29,11 @@ from tests.cli.every_command import (
     NEEDING_A_BACKUP,
     NEEDING_SPARK,
     NOT_ASKING,
+    REFUSED_WITHOUT_A_LOGIN,
     every_leaf,
     options_of,
 )
+from tests.cluster.load import eventually
 from tests.house.repository import SOURCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("quorum-lost")]
@@ -34,7 +42,7 @@ WITH_ADMIN = {"chronik.admin.listener": "127.0.0.1:0"}
 TRUTH = "no controller is elected: 1 of 3 voters answer, 2 are needed; no answer from nodes 2 and 3"
 # Commands used to retry for half a minute. The bound is far from that and from the two seconds that they take, so that
 # a busy machine does not decide.
-SECONDS_MAX = 15
+SECONDS_MAX = 10
 
 
 @pytest.fixture(scope="module")
@@ -135,13 +143,17 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("leaf", [leaf for leaf in ASKING if leaf not in ANSWERED_BY_ANY_NODE])
+@pytest.mark.parametrize("leaf", sorted(ASKING.keys() - ANSWERED_BY_ANY_NODE - REFUSED_WITHOUT_A_LOGIN))
 def test_no_command_waits_for_a_quorum_that_is_lost(chronik: Run, leaf: str, pipeline: Path, tmp_path: Path) -> None:
     """Whatever somebody tries at that moment, they hear the cause, and soon."""
     plain = tmp_path / "plain"
     plain.write_text("word\n")
-    given = ASKING[leaf].replace("FILE", str(pipeline)).replace("PLAIN", str(plain)).split()
-    if leaf == "sql":
+    schema = tmp_path / "schema.json"
+    schema.write_text("{}")
+    given = (
+        ASKING[leaf].replace("FILE", str(pipeline)).replace("PLAIN", str(plain)).replace("SCHEMA", str(schema)).split()
+    )
+    if leaf in ("sql", "contract check"):
         pytest.importorskip("duckdb")
     if leaf.split()[0] in NEEDING_SPARK:
         pytest.importorskip("pyspark")
@@ -150,6 +162,31 @@ def test_no_command_waits_for_a_quorum_that_is_lost(chronik: Run, leaf: str, pip
     assert time.monotonic() - began_s < SECONDS_MAX
     assert done.exit_code == 1
     assert TRUTH in done.err + done.out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("leaf", sorted(REFUSED_WITHOUT_A_LOGIN))
+def test_a_command_that_needs_a_login_is_refused_at_once(chronik: Run, leaf: str) -> None:
+    """The quorum is not the cause: with one, the answer would be the same."""
+    began_s = time.monotonic()
+    done = chronik(*leaf.split(), *ASKING[leaf].split())
+    assert time.monotonic() - began_s < SECONDS_MAX
+    assert done.exit_code == 1
+    assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in done.err
+
+
+def test_backup_and_restore_without_a_quorum(chronik: Run, survivor: Cluster, tmp_path: Path) -> None:
+    """Of a cluster that is well, a backup is at hand; neither command waits for the one that is not."""
+    with Cluster() as well:
+        assert chronik("topic", "create", "kept", "--bootstrap", well.bootstrap).exit_code == 0
+        assert chronik("produce", "kept", "--bootstrap", well.bootstrap, stdin=b"one\n").exit_code == 0
+        assert chronik("backup", str(tmp_path / "well"), "--bootstrap", well.bootstrap).exit_code == 0
+    for words in (["backup", str(tmp_path / "lost")], ["restore", str(tmp_path / "well")]):
+        began_s = time.monotonic()
+        done = chronik(*words)
+        assert time.monotonic() - began_s < SECONDS_MAX
+        assert done.exit_code == 1
+        assert TRUTH in done.err + done.out
 
 
 def test_every_command_that_asks_a_cluster_is_tried_without_a_quorum() -> None:
@@ -184,3 +221,39 @@ def test_a_cluster_that_lost_one_node_of_three_goes_on(
         made = run_command("topic", "create", "x", "-r", "2")
         assert made.exit_code == 0, made.err
         assert run_command("cluster", "status").exit_code == 0
+
+
+def test_voters_that_have_lost_their_metadata_are_named(run_command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All answer, and none will ever be elected: "an election may be in progress" lets the operator wait in vain."""
+    with Cluster(nodes=3, in_process=False) as cluster:
+        ports = dict(enumerate(free_ports(3), 1))
+        for node_id, port in ports.items():
+            cluster.stop(node_id)
+            cluster.settings[node_id - 1]["chronik.admin.listener"] = f"127.0.0.1:{port}"
+            cluster.start_again(node_id)
+        cluster.kill(1)
+        cluster.kill(2)
+        empty = []
+        try:
+            for node_id in (1, 2):
+                shutil.rmtree(node_directory(cluster.data, node_id))
+                empty.append(NodeProcess.start(cluster.settings[node_id - 1]))
+                eventually(lambda port=ports[node_id]: cannot_vote(port), f"node {node_id} waits")
+            monkeypatch.setenv("CHRONIK_BOOTSTRAP", cluster.address(3))
+            done = run_command("cluster", "status")
+            assert done.exit_code == 1
+            assert "nodes 1 and 2 have lost their metadata and cannot vote: see docs/how-to/quorum-lost.md" in done.err
+            assert "votes      3 of 3 voters answer, 2 cannot vote, 2 are needed" in done.out
+            assert done.out.count("cannot vote ") == 2
+        finally:
+            for node in empty:
+                node.kill()
+
+
+def cannot_vote(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/status") as answer:
+            page = json.load(answer)
+    except OSError:
+        return False
+    return "quorum" in page and page["quorum"]["abstains"] and "has lost its metadata" in page["not_ready_because"]

@@ -10,13 +10,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
 
 from chronik.testing.local_cluster import why_not_here
+from chronik.testing.processes import RESTARTS_MAX, keep_running
 from tests.cli.conftest import Run
 from tests.house.repository import SOURCE
+from tests.pipeline.driver_processes import descendants
 
 READY = "Ready. Press Ctrl-C to stop."
 
@@ -63,13 +66,14 @@ def test_up_says_where_everything_is_what_to_try_and_that_it_stopped(run_command
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            told = dict(process.stdout.readline().rstrip("\n").split(maxsplit=1) for _ in range(4))
+            told = dict(process.stdout.readline().rstrip("\n").split(maxsplit=1) for _ in range(5))
             assert process.stdout.readline() == "Ready. Press Ctrl-C to stop.\n"
-            assert told.keys() == {"bootstrap.servers", "metrics", "data", "try"}
+            assert told.keys() == {"bootstrap.servers", "console", "metrics", "data", "try"}
             assert told["try"].endswith(f"--bootstrap {told['bootstrap.servers']}")
             assert run_command(*told["try"].split()[1:]).exit_code == 0
-            with urlopen(told["metrics"].partition(",")[0]) as page:
-                assert page.status == 200
+            for address in (told["metrics"].partition(",")[0], told["console"]):
+                with urlopen(address) as page:
+                    assert page.status == 200
         finally:
             process.send_signal(signal.SIGINT)
         assert process.stdout.read() == "Stopped.\n"
@@ -147,3 +151,57 @@ def test_an_override_is_a_key_and_a_value(command: str, word: str, run_command: 
     done = run_command(command, "-o", word)
     assert done.exit_code == 2
     assert "write key=value" in done.err
+
+
+@pytest.mark.slow
+def test_a_node_that_dies_is_started_again_while_the_others_go_on(tmp_path: Path, run_command: Run) -> None:
+    """Before, everything had to be stopped to get it back."""
+    data = tmp_path / "cluster"
+    with running("--nodes", "3", "--data", str(data)) as (lines, process):
+        servers = lines[0].split()[1]
+        assert process.stderr is not None
+        assert run_command("topic", "create", "kept", "--bootstrap", servers).exit_code == 0
+        victim = next(pid for pid in descendants(process.pid) if b"node.id=2" in command_of(pid))
+        os.kill(victim, signal.SIGKILL)
+        assert process.stderr.readline() == "node 2 ended with status -9; starting it again\n"
+        second = servers.split(",")[1]
+        while run_command("topic", "list", "--bootstrap", second).exit_code != 0:
+            pass
+        assert run_command("produce", "kept", "--bootstrap", second, stdin=b"one\n").exit_code == 0
+        again = [pid for pid in descendants(process.pid) if b"node.id=2" in command_of(pid)]
+        assert len(again) == 1
+        assert again != [victim]
+
+
+class _Node:
+    """A process that ends as soon as it is looked at."""
+
+    node_id = "2"
+
+    def exit_code(self) -> int:
+        return 1
+
+    def wait(self) -> None:
+        pass
+
+
+def test_a_node_that_cannot_run_is_not_started_for_ever() -> None:
+    """Its log says why; starting it a thousand times would hide that."""
+    told: list[str] = []
+    started: list[int] = []
+    nodes: list[Any] = [_Node()]
+
+    def start(index: int) -> Any:
+        started.append(index)
+        return _Node()
+
+    assert keep_running(nodes, start, told.append) == 1
+    assert started == [0] * RESTARTS_MAX
+    assert told[-1].endswith("it stays down; 0 are left")
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

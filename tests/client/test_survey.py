@@ -38,6 +38,24 @@ def test_a_quorum_is_lost_when_fewer_than_a_majority_answer(
     assert words in str(seen)
 
 
+def without_metadata(node_id: int) -> Surveyed:
+    return Surveyed(node_id, True, None, True, {"quorum": {"leader_id": None, "abstains": True}})
+
+
+def test_voters_without_their_metadata_answer_and_cannot_vote() -> None:
+    """There is nothing to wait for: they vote once a leader has given them the metadata, and none can be elected."""
+    seen = Survey(5, (without_metadata(1), without_metadata(2), node(3, answers=True)))
+    assert seen.is_lost
+    assert seen.abstaining == (1, 2)
+    told = "3 of 3 voters answer, 2 are needed; nodes 1 and 2 have lost their metadata and cannot vote: see docs/"
+    assert told in str(seen)
+    seen = Survey(5, (without_metadata(1), node(2, answers=False), node(3, answers=True)))
+    assert seen.is_lost
+    assert "; no answer from node 2; node 1 has lost its metadata and cannot vote: see docs/" in str(seen)
+    seen = Survey(5, (without_metadata(1), node(2, answers=True), node(3, answers=True)))
+    assert not seen.is_lost, "two can elect one of them"
+
+
 def test_observers_have_no_vote() -> None:
     """They answer, and elect nobody."""
     seen = Survey(5, (node(1, answers=False), node(2, answers=True, is_voter=False)))

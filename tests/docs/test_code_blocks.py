@@ -16,6 +16,7 @@ from tests.docs.code_blocks import Block, blocks_of, run_blocks, shown_tests
 from tests.house.repository import ROOT, SOURCE
 
 CLIENT = ROOT / "docs/reference/python-client.md"
+READING = ROOT / "docs/how-to/read-table-and-topic.md"
 TESTING = ROOT / "docs/reference/testing.md"
 INTERNAL = {
     "identity",
@@ -45,6 +46,23 @@ def test_the_examples_of_the_python_client_run(chronik_cluster: Cluster) -> None
     """They are the first thing that a user copies."""
     replaced = {"localhost:9092": chronik_cluster.bootstrap}
     assert run_blocks(CLIENT.read_text("utf-8"), replaced, CLIENT.name) >= 6
+
+
+@pytest.mark.slow
+def test_the_examples_of_chronik_read_run(chronik_cluster: Cluster, tmp_path: Path) -> None:
+    """With a table and with records that it does not have."""
+    pytest.importorskip("duckdb")
+    from tests.pipeline.test_read import Shop
+
+    shop = Shop(chronik_cluster.bootstrap, "orders", tmp_path)
+    shop.send(9)
+    shop.batch()
+    shop.send(3)
+    replaced = {"localhost:9092": chronik_cluster.bootstrap, "chronik-storage": str(tmp_path)}
+    try:
+        assert run_blocks(READING.read_text("utf-8"), replaced, READING.name) == 2
+    finally:
+        shop.close()
 
 
 def test_the_page_of_the_client_names_everything_public() -> None:

@@ -79,6 +79,7 @@ def test_the_first_message(tmp_path: Path) -> None:
         ("how-to/report-a-bug.md", ()),
         ("how-to/monitor.md", ()),
         ("how-to/size.md", ()),
+        ("how-to/check-a-schema.md", ()),
     ],
 )
 def test_a_guide_for_a_running_cluster(

@@ -9,11 +9,14 @@ import pytest
 from cyclopts import App
 
 import error_cures
+import log_line_words
+import log_lines
 import reference_pages
 from chronik.broker import admin
 from chronik.broker.settings.document import document
 from chronik.cli import errors, session
 from chronik.cli.main import app
+from chronik.runtime import alarms
 from chronik.wire.error_codes import ErrorCode
 from tests.house.repository import ROOT
 
@@ -45,6 +48,19 @@ def test_every_option_is_in_the_section_of_its_command() -> None:
                     assert re.search(rf"{name}(?![\w-])", by_command[" ".join(words)]), (words, name)
                     count += 1
     assert count >= 500
+
+
+def test_every_log_line_has_words_and_all_words_have_a_line() -> None:
+    """Write what a new line means and what to do into tools/log_line_words.py, and run `make docs`."""
+    lines = log_lines.lines()
+    found = {(line.logger, line.text) for line in lines}
+    described = {(logger, text) for logger, texts in log_line_words.WORDS.items() for text in texts}
+    assert found - described == set(), "log lines without an entry"
+    assert described - found == set(), "entries without a log line"
+    assert len(found) >= 90
+    for line, levels in lines.items():
+        assert not levels & {"ERROR", "CRITICAL"} or log_line_words.WORDS[line.logger][line.text][1], line
+    assert set(log_line_words.ALARMS) == set(alarms.CAUSES)
 
 
 def test_causes_are_of_errors_that_exist() -> None:

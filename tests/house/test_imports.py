@@ -14,7 +14,8 @@ from packaging.utils import canonicalize_name
 
 from tests.house.repository import ROOT, SOURCE, layers_present
 
-NEVER = {"pyspark", "pyarrow", "pandas", "deltalake", "duckdb", "starlette", "uvicorn"}
+NEVER = {"pyspark", "pyarrow", "pandas", "deltalake", "duckdb"}
+OF_THE_CONSOLE = {"starlette", "uvicorn"}  # installed with the broker, and loaded by the console's process alone
 
 # Imports every module of the packages named, in a fresh interpreter, and prints what came along.
 IMPORT_ALL = """
@@ -57,6 +58,7 @@ def test_a_broker_imports_only_what_it_declares(name: str) -> None:
     unexplained = {module for module in foreign if not module.startswith("_")} - {"cython_runtime"}
     assert unexplained == set(), "declare it in pyproject.toml [project] dependencies and run `make lock`, or drop it"
     assert not foreign & NEVER
+    assert name == "chronik.console" or not foreign & OF_THE_CONSOLE
 
 
 def test_a_node_without_tls_and_tokens_does_not_load_cryptography() -> None:

@@ -51,6 +51,63 @@ value = "so many"
     assert [text for _, text in wording.spoken(source)] == ["so many ", "votes no more"]
 
 
+REMARKS = [
+    ("Whoever waits for it gets the error.", "the caller"),
+    ("those who wait", "name them"),
+    ("a node to whom it was sent", "name them"),
+    ("the index is made\nanew", "again"),
+    ("Runs for ever.", "until cancelled"),
+    ("Goes on for so many pieces.", "this many"),
+    ("the session counts no more", "no longer"),
+    ("what is to be sent", "must"),
+    ("it would wait in vain", "without success"),
+    ("damaged records were mended", "repair"),
+]
+PLAIN_REMARKS = [
+    "with so many partitions that each request is expensive",
+    "a node holds no more memory than its budget",
+    "It does no more of it; no more than ten are allowed.",
+    "a user who logs in",
+    "Those that lag are removed.",
+    "lists recommended values and the amended ones",
+]
+
+
+@pytest.mark.parametrize(("text", "better"), REMARKS)
+def test_an_odd_phrase_in_a_docstring_or_a_comment_is_noticed(text: str, better: str) -> None:
+    assert any(better in complaint for _, complaint in wording.remark_complaints(text)), text
+
+
+@pytest.mark.parametrize("text", PLAIN_REMARKS)
+def test_plain_docstrings_and_comments_pass(text: str) -> None:
+    assert list(wording.remark_complaints(text)) == []
+
+
+def test_docstrings_and_comments_are_found() -> None:
+    """A phrase may cross the end of a comment's line. A string that is not a docstring is data."""
+    source = '''"""Module."""
+class A:
+    """Class."""
+    x = "whoever"  # beside code
+    # runs for
+    # ever
+    def f(self):
+        """Function."""
+        # alone
+'''
+    assert dict(wording.remarks(source)) == {
+        1: "Module.",
+        3: "Class.",
+        8: "Function.",
+        4: "beside code\nruns for\never",
+        9: "alone",
+    }
+
+
+def test_docstrings_and_comments_are_in_plain_words() -> None:
+    assert [f"{place}:{line}: {complaint}" for place, line, complaint in wording.everything_remarked()] == []
+
+
 def test_everything_that_people_read_is_in_plain_words() -> None:
     """`python -m tests.house.wording` prints this list. Help texts are checked on docs/reference/cli.md."""
     assert [f"{place}:{line}: {complaint}" for place, line, complaint in wording.everything_read()] == []

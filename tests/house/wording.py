@@ -1,4 +1,5 @@
-"""Phrases that plain technical English does without, each with a better one, and the texts that people read.
+"""Phrases that plain technical English does without, each with a better one, and the texts that they are looked for in:
+what users read, and the docstrings and comments of src.
 
 Pure: text in, complaints out. `python -m tests.house.wording` prints all complaints with their places.
 """
@@ -6,8 +7,10 @@ Pure: text in, complaints out. `python -m tests.house.wording` prints all compla
 from __future__ import annotations
 
 import ast
+import io
 import re
-from collections.abc import Iterator
+import tokenize
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.house.repository import ROOT, SOURCE, source_modules
@@ -51,6 +54,18 @@ PHRASES: dict[str, str] = {
     r"with which\b": "that, or by which",
     r"got out of\b": "read from",
 }
+# For docstrings and comments of src. `so many partitions that ...` and `no more than` are good English, and pass.
+REMARKS: dict[str, str] = {
+    r"\bwhoever\b": "name it: the caller, a client, a node",
+    r"(?:\bwhom\b|\bthose whom?\b)": "name them: members, waiters, brokers",
+    r"\banew\b": "again",
+    r"\bfor ever\b": "forever, unlimited, or `until cancelled`",
+    r"\bso many\b(?! [^.:;,]*\bthat\b)": "N, or `this many`",
+    r"\b(?:is|are|do|does|counts?|sends?|leads?|votes?) no more\b(?! than| of)": "no longer",
+    r"\bis to (?:be|have)\b": "must, or a noun",
+    r"\bin vain\b": "without success",
+    r"\bmend(?:s|ed)?\b": "repair",
+}
 DOCUMENTS = ("README.md", "DESIGN.md", "CONTRIBUTING.md", "CHANGELOG.md")
 SPOKEN = {
     "complain",
@@ -65,15 +80,27 @@ SPOKEN = {
     "say",
     "progress",
 }
-_patterns = {re.compile(pattern.replace(" ", r"\s+"), re.IGNORECASE): better for pattern, better in PHRASES.items()}
-_any = re.compile("|".join(f"(?:{pattern.pattern})" for pattern in _patterns), re.IGNORECASE)
+
+
+def _compiled(phrases: dict[str, str]) -> dict[re.Pattern[str], str]:
+    return {re.compile(pattern.replace(" ", r"\s+"), re.IGNORECASE): better for pattern, better in phrases.items()}
+
+
+_phrases, _remarks = _compiled(PHRASES), _compiled(REMARKS)
 
 
 def complaints(text: str) -> Iterator[tuple[int, str]]:
     """Line in the text, from 1, and what is wrong with it."""
-    if not _any.search(text):
-        return
-    for pattern, better in _patterns.items():
+    yield from _found(text, _phrases)
+
+
+def remark_complaints(text: str) -> Iterator[tuple[int, str]]:
+    """The same for a docstring or a comment."""
+    yield from _found(text, _remarks)
+
+
+def _found(text: str, patterns: dict[re.Pattern[str], str]) -> Iterator[tuple[int, str]]:
+    for pattern, better in patterns.items():
         for found in pattern.finditer(text):
             yield text.count("\n", 0, found.start()) + 1, f"{' '.join(found[0].split())!r}: write {better}"
 
@@ -100,6 +127,34 @@ def _constants(node: ast.AST) -> Iterator[tuple[int, str]]:
             yield each.lineno, each.value
 
 
+def remarks(source: str) -> Iterator[tuple[int, str]]:
+    """Docstrings, and comments: neighbouring comment lines are one text, because a phrase may cross a line end."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                yield first.lineno, first.value.value
+    block: list[tuple[int, str]] = []
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            if block and token.start[0] != block[-1][0] + 1:
+                yield block[0][0], "\n".join(text for _, text in block)
+                block = []
+            block.append((token.start[0], token.string.removeprefix("#").strip()))
+    if block:
+        yield block[0][0], "\n".join(text for _, text in block)
+
+
+def everything_remarked() -> Iterator[tuple[str, int, str]]:
+    """Path, line and complaint, of docstrings and comments in src."""
+    for path in source_modules():
+        yield from _in(path, list(remarks(path.read_text("utf-8"))), remark_complaints)
+
+
 def everything_read() -> Iterator[tuple[str, int, str]]:
     """Path, line and complaint, of documents, pages, module openings and messages. Help is on docs/reference/cli.md."""
     pages = [ROOT / name for name in DOCUMENTS] + sorted((ROOT / "docs").rglob("*.md"))
@@ -110,12 +165,16 @@ def everything_read() -> Iterator[tuple[str, int, str]]:
         yield from _in(path, [(1, first_paragraph(source)), *dict.fromkeys(spoken(source))])
 
 
-def _in(path: Path, texts: list[tuple[int, str]]) -> Iterator[tuple[str, int, str]]:
+def _in(
+    path: Path,
+    texts: list[tuple[int, str]],
+    check: Callable[[str], Iterator[tuple[int, str]]] = complaints,
+) -> Iterator[tuple[str, int, str]]:
     for line, text in texts:
-        for below, complaint in complaints(text):
+        for below, complaint in check(text):
             yield str(path.relative_to(SOURCE if path.is_relative_to(SOURCE) else ROOT)), line + below - 1, complaint
 
 
 if __name__ == "__main__":
-    for place, line, complaint in everything_read():
+    for place, line, complaint in [*everything_read(), *everything_remarked()]:
         print(f"{place}:{line}: {complaint}")

@@ -42,6 +42,7 @@ def test_frames_do_not_depend_on_how_the_bytes_arrive(bodies: list[bytes], cuts:
         step = cuts[turn % len(cuts)]
         got += [bytes(f) for f in reader.feed(data[at : at + step])]
         at, turn = at + step, turn + 1
+        assert reader.has_part_of_a_frame == (sum(len(frame(f)) for f in got) < min(at, len(data)))
     assert got == bodies
 
 

@@ -222,7 +222,7 @@ def test_bytes_that_are_no_response_say_where_and_why(data: bytes, why: str) -> 
 
 def test_a_response_that_nobody_asked_for_is_not_read() -> None:
     """There is no schema to read it with."""
-    with pytest.raises(BadAnswer, match="nobody asked for it"):
+    with pytest.raises(BadAnswer, match="no request is waiting for it"):
         ready().feed(reply(groups(), 5, 0))
 
 

@@ -1,15 +1,15 @@
-"""From the batches of a backup to what a restore sends. No I/O.
+"""Converts the batches of a backup into the steps of a restore. No I/O.
 
-A broker assigns offsets by counting, so a restored log must have something at every offset of the original. A step is:
+A broker assigns consecutive offsets, so a restored log must have something at every offset of the original. A step is:
 
-Put    a batch whose records stand at consecutive offsets. It is sent to the broker.
-Hide   offsets below the start of the log. Records of no meaning fill them, and DeleteRecords removes these.
-Skip   offsets without a visible record: aborted records, markers, records that compaction removed. A marker of a
-       transaction without records fills each one. No consumer sees markers, whatever its isolation level.
+Put    a batch whose records have consecutive offsets. It is sent to the broker.
+Hide   offsets below the start of the log. Filler records occupy them, and DeleteRecords removes these.
+Skip   offsets without a visible record: aborted records, markers, records that compaction removed. A marker of an
+       empty transaction fills each one. No consumer sees markers, whatever its isolation level.
 
-Payloads stay compressed as they are, with two exceptions. A batch with holes, or with LogAppendTime, is decoded and
-built again. Small neighbours are joined, because a request carries one batch of a partition. Producer ids are removed:
-in another cluster they belong to other producers, whose batches would be taken for repetitions.
+Payloads stay compressed unchanged, with two exceptions. A batch with holes, or with LogAppendTime, is decoded and
+rebuilt. Small neighbours are joined, because a request carries one batch per partition. Producer ids are removed: in
+another cluster they belong to other producers, and the batches would be taken for duplicates.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from chronik.wire.records import Record, TimestampType, iterate
 DECOMPRESSED_BYTES_MAX: Final = 1 << 30
 JOINED_BYTES_MAX: Final = 128 << 10  # small batches are joined up to this size
 JOINED_RECORDS_MAX: Final = 10_000
-HIDDEN_RECORDS_MAX: Final = 100_000  # of one batch that fills offsets below the start of the log
+HIDDEN_RECORDS_MAX: Final = 100_000  # per batch that fills offsets below the start of the log
 CRC_AT: Final = 17
 
 
@@ -58,7 +58,7 @@ Step = Put | Hide | Skip
 
 
 def steps(batches: Iterable[BatchView], start_offset: int, end_offset: int) -> Iterator[Step]:
-    """What fills the offsets from 0 to `end_offset`, in order and without a gap."""
+    """Steps that fill the offsets from 0 to `end_offset`, in order and without a gap."""
     position = 0
     for batch in _joined(each for whole in batches for each in _without_holes(whole)):
         yield from _empty(position, batch.base_offset, start_offset)
@@ -68,7 +68,7 @@ def steps(batches: Iterable[BatchView], start_offset: int, end_offset: int) -> I
 
 
 class SkippedOffsets:
-    """Counts what `steps` skips, by the headers of the batches alone."""
+    """Counts what `steps` skips, from batch headers alone."""
 
     def __init__(self, start_offset: int) -> None:
         self._start_offset = start_offset
@@ -81,7 +81,7 @@ class SkippedOffsets:
         self._position = batch.next_offset
 
     def until(self, end_offset: int) -> int:
-        """At most: a batch may have holes below the start of the log."""
+        """An upper bound: a batch may have holes below the start of the log."""
         return self._count + max(0, end_offset - max(self._position, self._start_offset))
 
 
@@ -146,12 +146,12 @@ def _built(records: list[Record], codec: Codec) -> BatchView:
 
 @lru_cache(maxsize=2)
 def filler(count: int) -> BatchView:
-    """A batch of `count` records of no meaning. They have a key, so that no topic has a reason to refuse them."""
+    """A batch of `count` filler records. They have keys, so that compacted topics accept them."""
     return _built([Record(offset, 0, b"", None) for offset in range(count)], Codec.ZSTD)
 
 
 def stamped(batch: BatchView, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
-    """The batch as a producer sends it: at base offset 0, without the traces of the cluster that it comes from."""
+    """The batch as a producer sends it: at base offset 0, without data specific to the original cluster."""
     header = bytearray(
         HEADER.pack(
             0,

@@ -1,9 +1,9 @@
-"""What can go wrong with a backup. The whole tree:
+"""The errors of backups. The whole tree:
 
 BackupError
   NotABackup       the directory holds something else, or a backup that was never completed
-  Damaged          a file of the backup is not as it was written; names the file
-  DoesNotContinue  the cluster is not the one that was backed up, or its log went back
+  Damaged          a file of the backup was altered; names the file
+  DoesNotContinue  the cluster is not the one in the backup, or its log went back
   NotRestorable    the target cannot take the backup as it is; nothing was changed
   RestoreFailed    the restore stopped; names the topics that are incomplete
 """
@@ -16,7 +16,7 @@ class BackupError(Exception):
 
 
 class NotABackup(BackupError):
-    """There is no manifest, or it is of another format."""
+    """There is no manifest, or it has another format."""
 
 
 class Damaged(BackupError):
@@ -28,8 +28,8 @@ class DoesNotContinue(BackupError):
 
 
 class NotRestorable(BackupError):
-    """Found before anything was changed."""
+    """Detected before anything was changed."""
 
 
 class RestoreFailed(BackupError):
-    """Found while topics were written."""
+    """Detected while topics were written."""

@@ -1,8 +1,8 @@
-"""The files of a backup: writing them so that they survive, and reading them back with every check.
+"""The files of a backup: writes them durably, and verifies everything when reading.
 
 A directory holds `manifest.json` and `records/TOPIC/PARTITION/FIRST_OFFSET.batches`. A file is synced before the
-manifest names it, and the manifest is synced before it replaces the one before. Files that no manifest names come from
-a backup that was interrupted; the next backup removes them. Reading holds one batch in memory.
+manifest names it, and the manifest is synced before it replaces the previous one. Files that no manifest names come
+from an interrupted backup; the next backup removes them. Reading holds one batch in memory.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from chronik.backup.manifest import FILE_NAME, NAME, Manifest, PartitionBackup, 
 from chronik.wire.batches import HEADER_BYTES, LENGTH_COVERS_FROM, BatchView, crc_holds, split
 from chronik.wire.errors import Malformed
 
-FILE_BYTES_MAX: Final = 256 << 20  # then the next batch begins another file
+FILE_BYTES_MAX: Final = 256 << 20  # then the next batch starts a new file
 LOCK: Final = ".lock"
-PIECE_BYTES: Final = 4 << 20  # read without a pause by those who share an event loop
+PIECE_BYTES: Final = 4 << 20  # read without yielding to the event loop
 LENGTH_AT: Final = 8
 
 
@@ -49,7 +49,7 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Replaces the one before at once. Every file that it names must be synced already."""
+    """Replaces the previous one atomically. Every file that it names must be synced already."""
     path = directory / NAME
     made = path.with_suffix(".tmp")
     with made.open("w", encoding="utf-8") as file:
@@ -62,9 +62,9 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 
 @contextmanager
 def opened_for_backup(directory: Path) -> Iterator[Manifest | None]:
-    """Locks the directory, makes it if it is not there, and removes what an interrupted backup left.
+    """Locks the directory, creates it if necessary, and removes files of an interrupted backup.
 
-    The manifest of the backup before, or None. Raises NotABackup for a directory that holds something else.
+    Yields the previous manifest, or None. Raises NotABackup for a directory that holds something else.
     """
     directory.mkdir(parents=True, exist_ok=True)
     number = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -101,7 +101,7 @@ def _remove_unnamed(directory: Path, manifest: Manifest | None) -> None:
 
 
 class PartitionWriter:
-    """Appends the batches of one partition to new files. `close` says what was written."""
+    """Appends the batches of one partition to new files. `close` returns the written files."""
 
     def __init__(self, directory: Path, topic: str, partition: int, *, file_bytes_max: int = FILE_BYTES_MAX) -> None:
         self._root = directory
@@ -122,7 +122,7 @@ class PartitionWriter:
         self._open.append(batch)
 
     def close(self) -> tuple[RecordFile, ...]:
-        """Returns when all files are on the disk."""
+        """Returns when all files are durable."""
         if self._open is not None:
             self._finish()
         if self._files:
@@ -131,7 +131,7 @@ class PartitionWriter:
         return tuple(self._files)
 
     def abandon(self) -> None:
-        """After an error: what was written stays without a name in any manifest."""
+        """After an error: written files stay, but no manifest names them."""
         if self._open is not None:
             self._open.abandon()
             self._open = None
@@ -182,7 +182,7 @@ class _OpenFile:
 
 
 def batches_of_file(directory: Path, file: RecordFile) -> Iterator[BatchView]:
-    """The batches in order. Raises Damaged, at the latest at the end, unless the file is as it was written."""
+    """The batches in order. Raises Damaged, at the latest at the end, if the file was altered."""
     path = directory / file.name
     digest = hashlib.sha256()
     size_bytes = batch_count = record_count = 0
@@ -223,7 +223,7 @@ def batches_of_file(directory: Path, file: RecordFile) -> Iterator[BatchView]:
 
 
 def batches_of(directory: Path, partition: PartitionBackup) -> Iterator[BatchView]:
-    """Of all files of a partition. Raises Damaged."""
+    """The batches of all files of a partition. Raises Damaged."""
     next_offset = 0
     for file in partition.files:
         if not next_offset <= file.first_offset <= file.next_offset <= partition.end_offset:
@@ -233,7 +233,7 @@ def batches_of(directory: Path, partition: PartitionBackup) -> Iterator[BatchVie
 
 
 def ensure_extends(before: PartitionBackup, start_offset: int, end_offset: int, at: str) -> None:
-    """Raises DoesNotContinue if the log ends before what was backed up."""
+    """Raises DoesNotContinue if the log ends before the previous backup's end."""
     if end_offset < before.end_offset:
         raise DoesNotContinue(
             f"{at} ends at offset {end_offset}, but offsets up to {before.end_offset} were backed up before: "

@@ -1,8 +1,8 @@
-"""The manifest of a backup: what was backed up, which files hold it, and what they must contain.
+"""The manifest of a backup: what was backed up, the files, and their expected contents.
 
-It is the last file that a backup writes, and the only one that it replaces. Files of records are never changed after
-the manifest names them, so an interrupted backup leaves the state of the backup before. The text carries a SHA-256 of
-itself. This module does no I/O.
+It is the last file that a backup writes, and the only one that it replaces. Record files never change after the
+manifest names them, so an interrupted backup leaves the previous backup intact. The text includes its own SHA-256. This
+module does no I/O.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from chronik.backup.errors import Damaged, NotABackup
 FORMAT: Final = "chronik-backup"
 VERSION: Final = 1
 NAME: Final = "manifest.json"
-# What a topic may be called, by Kafka's rule; a name becomes a directory, so nothing else may come from a manifest.
+# Kafka's rule for topic names. A name becomes a directory, so a manifest must not contain anything else.
 TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 FILE_NAME: Final = re.compile(r"records/(?!\.{1,2}/)[a-zA-Z0-9._-]{1,249}/\d{1,10}/\d{20}\.batches")
 
 
 @dataclass(frozen=True, slots=True)
 class RecordFile:
-    """Whole batches of one partition, one after the other, as they were fetched."""
+    """Consecutive whole batches of one partition, as they were fetched."""
 
-    name: str  # relative to the directory of the backup
+    name: str  # relative to the backup directory
     size_bytes: int
     sha256: str
     first_offset: int  # of the first batch
@@ -40,7 +40,7 @@ class RecordFile:
 
 @dataclass(frozen=True, slots=True)
 class PartitionBackup:
-    """The backup covers `start_offset` to `end_offset`. An offset that is in no file has no committed record."""
+    """The backup covers `start_offset` to `end_offset`. An offset in no file has no committed record."""
 
     partition: int
     start_offset: int
@@ -53,16 +53,16 @@ class PartitionBackup:
 
     @property
     def record_count(self) -> int:
-        """Of whole batches: the first may begin before `start_offset`."""
+        """Counts whole batches: the first may begin before `start_offset`."""
         return sum(file.record_count for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicBackup:
     name: str
-    topic_id: str  # hexadecimal; all zeros when the broker is too old to tell
+    topic_id: str  # hexadecimal; all zeros if the broker is too old to report it
     replication_factor: int
-    configs: Mapping[str, str]  # those set on the topic itself
+    configs: Mapping[str, str]  # configs set on the topic itself
     partitions: tuple[PartitionBackup, ...]
 
     @property
@@ -85,12 +85,12 @@ class GroupOffset:
 @dataclass(frozen=True, slots=True)
 class Manifest:
     cluster_id: str
-    taken_at: str  # of the last backup into this directory; ISO 8601 with zone
+    taken_at: str  # time of the last backup into this directory; ISO 8601 with zone
     topics: tuple[TopicBackup, ...]
     groups: Mapping[str, tuple[GroupOffset, ...]] = field(default_factory=dict)
     acls: tuple[tuple[int | str, ...], ...] = ()  # fields of `metadata.access.AccessRule`
     quotas: tuple[Mapping[str, Any], ...] = ()
-    left_out: tuple[str, ...] = ()  # sentences for people
+    left_out: tuple[str, ...] = ()  # sentences for the user
 
     @property
     def size_bytes(self) -> int:
@@ -100,7 +100,7 @@ class Manifest:
         return next((topic for topic in self.topics if topic.name == name), None)
 
     def only(self, names: Sequence[str]) -> Manifest:
-        """Of these topics: without the others' group offsets."""
+        """Restricted to these topics: without the others' group offsets."""
         wanted = set(names)
         groups = {
             group: kept
@@ -117,7 +117,7 @@ def to_text(manifest: Manifest) -> str:
 
 
 def from_text(text: str, where: str) -> Manifest:
-    """Raises NotABackup, or Damaged when the text is not as `to_text` wrote it."""
+    """Raises NotABackup, or Damaged if the text was altered."""
     try:
         document = json.loads(text)
     except ValueError as fault:

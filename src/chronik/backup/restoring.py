@@ -1,11 +1,11 @@
 """Writes a backup into a cluster that has none of its topics.
 
-The promise: every consumer of the restored cluster reads what a read_committed consumer of the backup's cluster read:
-the same records at the same offsets, from the same first offset to the same end. Groups go on where they were.
+The guarantee: every consumer of the restored cluster reads what a read_committed consumer of the original cluster read:
+the same records at the same offsets, from the same first offset to the same end. Groups continue at their offsets.
 
-The whole backup is read and checked before anything is created. A topic that is being restored keeps everything and
-takes every timestamp; its own configuration comes last, and tells a restored topic from an unfinished one. If anything
-fails, topics that are unfinished are deleted.
+The whole backup is read and verified before anything is created. While a topic is being restored it has unlimited
+retention and accepts every timestamp; its own configuration is set last, which distinguishes a restored topic from an
+unfinished one. If anything fails, unfinished topics are deleted.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from chronik.wire.offset_specs import LATEST
 if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
 
-AT_ONCE: Final = 8  # partitions
-ATTEMPTS: Final = 5  # at a topic whose leader failed while markers were written
-RECREATE_PATIENCE_MS: Final = 60_000  # until a deleted topic's name is free
+AT_ONCE: Final = 8  # partitions restored concurrently
+ATTEMPTS: Final = 5  # for a topic whose leader failed while markers were written
+RECREATE_PATIENCE_MS: Final = 60_000  # until a deleted topic's name is available
 SKIPPED_OFFSETS_MAX: Final = 10_000_000
-# Marks a topic whose restore is unfinished. No user is expected to set this value, the largest one minus 1.
+# Marks a topic whose restore is unfinished. The value, the maximum minus 1, is unlikely to be set by users.
 UNFINISHED_KEY: Final = "message.timestamp.after.max.ms"
 UNFINISHED: Final = str(2**63 - 2)
 WHILE_RESTORED: Final = {
@@ -58,7 +58,7 @@ SEGMENT_BYTES: Final = "segment.bytes"
 class TopicPlan:
     topic: TopicBackup
     skipped_offsets: int
-    exists: bool = False  # it is restored already
+    exists: bool = False  # already restored
 
     @property
     def offsets(self) -> int:
@@ -69,15 +69,15 @@ class TopicPlan:
 class Restored:
     topics: tuple[TopicPlan, ...]
     groups: int
-    moved_groups: tuple[str, ...]  # whose offsets were beyond the end of the backup
+    moved_groups: tuple[str, ...]  # groups whose offsets were beyond the end of the backup
     acls: int
     quotas: int
-    refused: tuple[str, ...]  # what the cluster did not take, in words
+    refused: tuple[str, ...]  # descriptions of what the cluster refused
 
 
 @dataclass(slots=True)
 class Progress:
-    bytes_total: int = 0  # of the check
+    bytes_total: int = 0  # bytes to verify
     bytes_done: int = 0
     offsets_total: int = 0
     offsets_done: int = 0
@@ -99,7 +99,7 @@ async def _checked_topic(directory: Path, topic: TopicBackup, progress: Progress
         for batch in batches_of(directory, partition):
             skipped.add(batch)
             if (progress.bytes_done + batch.size_bytes) // PIECE_BYTES > progress.bytes_done // PIECE_BYTES:
-                await asyncio.sleep(0)  # Ctrl-C and the progress bar have their turn
+                await asyncio.sleep(0)  # lets Ctrl-C and the progress bar run
             progress.bytes_done += batch.size_bytes
         skipped_offsets += skipped.until(partition.end_offset)
     return TopicPlan(topic, skipped_offsets)
@@ -113,7 +113,7 @@ async def planned(
     resume: bool,
     skipped_max: int = SKIPPED_OFFSETS_MAX,
 ) -> list[TopicPlan]:
-    """What there is to do in this cluster. Raises NotRestorable; changes nothing."""
+    """The work to do in this cluster. Raises NotRestorable; changes nothing."""
     topology = await cluster.retrying(lambda: cluster.refresh(None))
     result = []
     for plan in plans:
@@ -201,7 +201,7 @@ async def restore(
     *,
     replication_factor: int | None = None,
 ) -> Restored:
-    """Carries out what `planned` returned. Raises RestoreFailed, or ClientError."""
+    """Executes the result of `planned`. Raises RestoreFailed, or ClientError."""
     missing = [plan for plan in plans if not plan.exists]
     progress.offsets_total = sum(plan.offsets for plan in missing)
     slots = asyncio.Semaphore(AT_ONCE)
@@ -256,7 +256,7 @@ async def _restore_topic(
 
 
 async def _create_anew(cluster: ClusterClient, new: topics.NewTopic) -> None:
-    """Deletes what is left of an attempt before. A deleted topic's name may stay taken for a while."""
+    """Deletes the remains of an earlier attempt first. A deleted topic's name may stay unavailable for a while."""
     cluster.forget(new.name)
     with suppress(Refused):
         await cluster.topic(new.name)
@@ -288,7 +288,7 @@ async def _write_topic(
             await PartitionRestore(cluster, at, producer, note).write(todo)
 
     places = {TopicPartition(topic.name, each.partition): each for each in topic.partitions}
-    await offsets.look_up(cluster, dict.fromkeys(places, LATEST))  # returns when every partition has a leader
+    await offsets.look_up(cluster, dict.fromkeys(places, LATEST))  # waits until every partition has a leader
     try:
         async with asyncio.TaskGroup() as tasks:
             for partition in topic.partitions:
@@ -303,7 +303,7 @@ async def _write_topic(
 
 
 async def _require_bounds(cluster: ClusterClient, places: Mapping[TopicPartition, PartitionBackup]) -> None:
-    """Raises Uncertain unless every partition starts and ends where it should."""
+    """Raises Uncertain unless every partition has the expected start and end."""
     for at, (start_offset, end_offset) in (await offsets.bounds(cluster, places)).items():
         backup = places[at]
         if (start_offset, end_offset) != (backup.start_offset, backup.end_offset):
@@ -333,7 +333,7 @@ async def _restore_groups(
                 continue
             if each.offset > ends[at]:
                 moved.append(f"{group}: {at} from {each.offset} to {ends[at]}")
-            # The leader epoch is of the cluster before, and means nothing here.
+            # The leader epoch belongs to the original cluster, and has no meaning here.
             wanted[at] = offsets.Committed(min(each.offset, ends[at]), -1, each.metadata)
         try:
             if wanted:

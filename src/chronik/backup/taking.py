@@ -1,12 +1,12 @@
 """Copies topics of a running cluster into a directory, as consumers of committed records see them.
 
-The promise: for each partition there is an offset E, chosen while the backup runs, such that the backup holds exactly
+The guarantee: for each partition there is an offset E, chosen during the backup, such that the backup holds exactly
 what a read_committed consumer reads below E. Batches are copied whole, as the broker sends them; control batches and
-batches of aborted transactions are left out. Committed offsets of groups are read before any E is chosen, so a group
-never gets past a record that the backup lacks. Partitions are cut one by one: a transaction over several partitions
-that commits meanwhile may be in one and not in another.
+batches of aborted transactions are omitted. Committed offsets of groups are read before any E is chosen, so a group is
+never past a record that the backup lacks. Each partition has its own E: a transaction over several partitions that
+commits during the backup may be in one and not in another.
 
-Order: groups, settings, ends, records, manifest. Nothing counts until the manifest is written.
+Order: groups, settings, ends, records, manifest. The backup is valid only once the manifest is written.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from chronik.wire.offset_specs import EARLIEST
 if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
 
-AT_ONCE: Final = 4  # partitions
+AT_ONCE: Final = 4  # partitions copied concurrently
 FETCH: Final = FetchOptions(
     max_wait_ms=500, max_bytes=8 << 20, partition_max_bytes=4 << 20, isolation_level=READ_COMMITTED
 )
-PATIENCE_MS: Final = 120_000  # for a leader that moved
-EMPTY_MAX: Final = 3  # conclusive answers without a batch, in a row: the log has nothing before the end
-PASSWORDS: Final = "passwords of SCRAM users: brokers never tell them. Add the users again with `chronik user add`"
+PATIENCE_MS: Final = 120_000  # while a leader moves
+EMPTY_MAX: Final = 3  # consecutive conclusive responses without a batch: nothing is left before the end
+PASSWORDS: Final = "passwords of SCRAM users: brokers never return them. Add the users again with `chronik user add`"
 SETTINGS: Final = "configuration of brokers and groups, and where replicas are placed"
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far the copy is, in offsets; and what it has written."""
+    """The progress of the copy, in offsets, and the bytes written."""
 
     offsets_total: int = 0
     offsets_done: int = 0
@@ -57,7 +57,7 @@ class Progress:
 @dataclass(frozen=True, slots=True)
 class _Range:
     at: TopicPartition
-    before: PartitionBackup | None  # from the backup before
+    before: PartitionBackup | None  # from the previous backup
     start_offset: int
     end_offset: int
 
@@ -73,7 +73,7 @@ async def take(
     taken_at: str,
     progress: Progress,
 ) -> tuple[Manifest, Manifest | None]:
-    """Backs up the topics that `wants` accepts; the manifest, and that of the backup before. Raises BackupError."""
+    """Backs up the topics that `wants` accepts. Returns the new and the previous manifest. Raises BackupError."""
     with opened_for_backup(directory) as before:
         topology = await cluster.retrying(lambda: cluster.refresh(None))
         cluster_id = topology.cluster_id or ""
@@ -115,8 +115,8 @@ async def take(
 
 
 def _with_other_topics(manifest: Manifest, before: Manifest | None) -> Manifest:
-    """A topic that was backed up before and is gone, or was not chosen this time, stays in the backup, with the offsets
-    that groups had committed for it."""
+    """A topic of the previous backup that is deleted, or not selected this time, stays in the backup, with its groups'
+    committed offsets."""
     if before is None:
         return manifest
     kept = before.only([topic.name for topic in before.topics if manifest.topic(topic.name) is None])
@@ -146,7 +146,7 @@ async def _group_offsets(cluster: ClusterClient, topics: set[str]) -> dict[str, 
 
 
 async def _described(cluster: ClusterClient, topic: Topic, left_out: list[str]) -> TopicBackup:
-    """Without offsets and files."""
+    """The topic without offsets and files."""
     if sorted(topic.partitions) != list(range(len(topic.partitions))):
         raise BackupError(f"topic {topic.name!r}: the cluster does not tell all its partitions; try again")
     resource = ConfigResource(ResourceKind.TOPIC, topic.name)
@@ -185,7 +185,7 @@ async def _say_users(cluster: ClusterClient, left_out: list[str]) -> None:
     try:
         names = sorted(await users.describe(cluster))
     except ClientError:
-        names = []  # brokers before KIP-554, or no permission: the sentence holds all the same
+        names = []  # brokers before KIP-554, or no permission: the general sentence is still true
     left_out.append(f"{PASSWORDS}{': ' if names else ''}{', '.join(names)}")
 
 
@@ -236,14 +236,14 @@ async def _copy(cluster: ClusterClient, directory: Path, part: _Range, progress:
         writer.abandon()
         raise
     before: tuple[RecordFile, ...] = () if part.before is None else part.before.files
-    # Files wholly below the start of the log stay: they are never needed again, but a backup only grows.
+    # Files entirely below the start of the log stay, although they are not needed: a backup never deletes files.
     return PartitionBackup(part.at.partition, start_offset, end_offset, (*before, *files))
 
 
 async def _copy_batches(
     cluster: ClusterClient, part: _Range, writer: PartitionWriter, progress: Progress
 ) -> tuple[int, int]:
-    """The offsets at which the copy starts and ends: both may have moved up, by retention and to the end of a batch."""
+    """The start and end of the copy: both may have increased, by retention and to the end of a batch."""
     position, start_offset, end_offset = part.next_offset, part.start_offset, part.end_offset
     written_until = 0 if part.before is None else part.before.end_offset
     empty_count = 0
@@ -291,7 +291,7 @@ async def _fetched(
     cluster: ClusterClient, at: TopicPartition, offset: int, end_offset: int
 ) -> tuple[list[tuple[BatchView, bool]], bool]:
     """The batches from `offset` on, each with whether readers of committed records see it. If there are none, whether
-    that is conclusive: a quota may hold them back, and a new leader may not know yet how far records are committed."""
+    that is conclusive: a quota may delay them, and a new leader may not know the commit position yet."""
 
     async def attempt() -> tuple[list[tuple[BatchView, bool]], bool]:
         try:
@@ -318,7 +318,7 @@ async def _fetched(
 
 
 async def _new_start(cluster: ClusterClient, at: TopicPartition, position: int) -> int:
-    """Where the log begins, after retention removed what was to be read next."""
+    """The start of the log, after retention removed the records to read next."""
     found = (await offsets.look_up(cluster, {at: EARLIEST}))[at]
     if isinstance(found, ClientError):
         raise found

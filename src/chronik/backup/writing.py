@@ -1,8 +1,8 @@
-"""Writes the steps of a restore to one partition, each at its offset and once.
+"""Writes the steps of a restore to one partition, each at its offset and exactly once.
 
-Batches are sent by an idempotent producer, so a repeated request writes nothing twice. Markers have no such protection:
-if it is not known whether they were written, Uncertain is raised, and the topic has to be restored from its beginning.
-After every batch the offset that the broker gave it must be the expected one.
+An idempotent producer sends the batches, so a repeated request writes nothing twice. Markers have no such protection:
+if it is unknown whether they were written, Uncertain is raised, and the topic must be restored from its beginning.
+After every batch, the offset assigned by the broker must be the expected one.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 PATIENCE_MS: Final = 120_000
 MARKERS_PER_REQUEST: Final = 1_000
 MARKERS_TIMEOUT_MS: Final = 60_000
-# Clusters count producer ids upwards from 0, so no producer ever gets this one.
+# Clusters assign producer ids from 0 upwards, so no producer ever gets this one.
 MARKER_PRODUCER_ID: Final = 2**63 - 1
 SEQUENCE_MAX: Final = 2**31 - 1
 ALL_REPLICAS: Final = -1
 
 
 class Uncertain(Exception):
-    """The partition may hold more or less than it should."""
+    """The partition may hold more or fewer records than it should."""
 
 
 class _Stamped(NamedTuple):
-    """As `sending.produce` takes a batch."""
+    """A batch in the form that `sending.produce` expects."""
 
     data: bytes
 
@@ -64,12 +64,12 @@ async def new_producer(cluster: ClusterClient) -> Identity:
 
 
 class PartitionRestore:
-    """Of an empty partition."""
+    """Restores an empty partition."""
 
     def __init__(
         self, cluster: ClusterClient, at: TopicPartition, producer: Identity, note: Callable[[int], None]
     ) -> None:
-        """`note` is told how many offsets were written."""
+        """`note` is called with the number of offsets written."""
         self._cluster = cluster
         self._at = at
         self._producer = producer
@@ -78,7 +78,7 @@ class PartitionRestore:
         self._position = 0
 
     async def write(self, steps: Iterable[Step]) -> int:
-        """The offset after the last step. Raises Uncertain, or ClientError."""
+        """Returns the offset after the last step. Raises Uncertain, or ClientError."""
         for step in steps:
             match step:
                 case Put(batch):
@@ -150,7 +150,7 @@ class PartitionRestore:
             )
             codes = [told.error_code for result in response.markers for of in result.topics for told in of.partitions]
             if not codes:
-                raise BadAnswer(f"{what}: the broker said nothing of it")
+                raise BadAnswer(f"{what}: the response does not contain it")
             for code in codes:
                 refuse(code, what)
         except ClientError as fault:

@@ -1,4 +1,4 @@
-"""Why a measurement could not be made; the message is all that the user sees."""
+"""Why a measurement failed; the user sees only the message."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ class BenchError(Exception):
 
 
 class Misused(BenchError):
-    """Options that make no sense; nothing was measured."""
+    """Invalid options; nothing was measured."""
 
     exit_code = 2

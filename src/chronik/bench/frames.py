@@ -1,7 +1,7 @@
-"""Requests encoded once and sent many times, and the few bytes of an answer that a load generator looks at.
+"""Requests encoded once and sent many times, and the few response bytes that a load generator inspects.
 
-Versions are fixed to the last ones that are not flexible: their answers have every field at a place that is known
-beforehand. Every broker from Kafka 2.1 to 4.3 serves them.
+Versions are fixed to the last ones that are not flexible: their responses have every field at a known position. Every
+broker from Kafka 2.1 to 4.3 serves them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CRC: Final = Struct(">I")
 
 
 def require_versions(connection: Connection) -> None:
-    """Says so when a broker does not serve what is about to be sent to it."""
+    """Raises BenchError if the broker does not serve the required versions."""
     wanted = ((ProduceRequest, PRODUCE_VERSION), (FetchRequest, FETCH_VERSION), (MetadataRequest, METADATA_VERSION))
     for request, version in wanted:
         served = connection.apis.get(request.api_key)
@@ -51,7 +51,7 @@ def produce_frame(topic: str, partition: int, batch: bytes, acks: int) -> bytes:
 
 
 def produce_error_at(topic: str) -> int:
-    """Where the error code stands in the answer to a `produce_frame`, counted from the size."""
+    """Position of the error code in the response to a `produce_frame`, counted from the size."""
     counts_and_index = 4 + 2 + len(topic.encode()) + 4 + 4
     return HEADER_BYTES + counts_and_index
 
@@ -77,7 +77,7 @@ def batch_of(values: list[bytes], timestamp: int, codec: Codec) -> bytes:
 
 
 class StampedFrame:
-    """A produce request whose one record carries the time it was due, so that whoever reads it knows its age."""
+    """A produce request whose one record holds the time it was due, so that its reader can compute its age."""
 
     __slots__ = ("_batch_at", "_data", "_stamp_at")
 
@@ -87,7 +87,7 @@ class StampedFrame:
         batch = batch_of([bytes(self.STAMP_BYTES) + value[self.STAMP_BYTES :]], timestamp, Codec.NONE)
         self._data = bytearray(produce_frame(topic, partition, batch, acks))
         self._batch_at = self._data.index(batch)
-        # What follows the value in a record is its header count, one byte.
+        # Only the record's header count, one byte, follows the value.
         self._stamp_at = len(self._data) - 1 - max(len(value), self.STAMP_BYTES)
 
     def stamped(self, due_ns: int) -> bytes:

@@ -1,10 +1,10 @@
-"""Latencies counted in buckets: constant memory, whatever the length of the run, and less than one percent of error.
+"""Latencies counted in buckets: constant memory for any duration of the run, with less than one percent error.
 
 A bucket is as wide as 1/128 of its values, so a percentile is off by less than 0.8 %. Values are whole microseconds.
 
-Coordinated omission: a loop that sends its next request only after the last answer asks less often just when answers
-take long, so slow moments are counted too rarely. Measured at a rate, latencies count from when a request was due, and
-nothing is missing. Measured without a rate, `corrected` adds the requests that were not sent while one took longer than
+Coordinated omission: a loop that sends its next request only after the last response sends fewer requests while
+responses are slow, so slow periods are underrepresented. With a fixed rate, latencies count from when a request was
+due, and nothing is missing. Without a rate, `corrected` adds the requests that were not sent while one took longer than
 the usual interval.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Final
 
 SUB_BITS: Final = 7
-VALUE_BITS_MAX: Final = 36  # 19 hours in microseconds; longer counts as that
+VALUE_BITS_MAX: Final = 36  # 19 hours in microseconds; longer values are capped
 BUCKET_COUNT: Final = (VALUE_BITS_MAX - SUB_BITS + 2) << SUB_BITS
 STEPS_MAX: Final = 4096
 VALUE_MAX: Final = (1 << VALUE_BITS_MAX) - 1
@@ -42,7 +42,7 @@ class Histogram:
         self.count += other.count
 
     def percentile(self, percent: float) -> int:
-        """The value that this share of all values does not exceed; 0 when there are none."""
+        """The value that this share of all values does not exceed; 0 if there are none."""
         wanted = max(1, -(-self.count * percent // 100))
         seen = 0
         for value, count in self:
@@ -56,13 +56,13 @@ class Histogram:
         return max((value for value, _ in self), default=0)
 
     def corrected(self, interval: int) -> Histogram:
-        """With the values that a loop of this interval would have seen had it not waited for slow answers."""
+        """Adds the values that a loop with this interval would have measured had it not waited for slow responses."""
         full = Histogram()
         for value, count in self:
             full.add(value, count)
             if interval <= 0:
                 continue
-            # A very long value stands for very many missed ones: beyond STEPS_MAX they are added in larger steps.
+            # A very long value represents very many missed ones: beyond STEPS_MAX they are added in larger steps.
             step = max(interval, value // STEPS_MAX)
             missed = value - step
             while missed >= interval:
@@ -71,7 +71,7 @@ class Histogram:
         return full
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """(highest value of the bucket, how many), from small to large; empty buckets left out."""
+        """(highest value of the bucket, count), in ascending order; skips empty buckets."""
         for index, count in enumerate(self._counts):
             if count:
                 yield _highest(index), count

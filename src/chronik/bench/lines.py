@@ -1,8 +1,8 @@
-"""One connection with one request in flight: the smallest client there can be, so that the broker is what is measured.
+"""One connection with one request in flight: a minimal client, so that the broker dominates the measurement.
 
-A line sends a whole frame and hands over the whole answer, without decoding either. The protocol is
-`wire.stop_and_wait`; a line owns the transport. It never retries. It reports a lost connection, also one that it ended
-because the answer was not the one that was due, and its owner opens it again.
+A line sends a complete frame and returns the complete response, without decoding either. The protocol is
+`wire.stop_and_wait`; a line owns the transport. It never retries. It reports a lost connection, including one that it
+closed because of an unexpected response, and its owner reopens it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chronik.wire.stop_and_wait import LargeResponses, SmallResponses
 
 
 class SmallLine(asyncio.Protocol):
-    """For answers of a few bytes, which mostly come in one piece. The answer still has its size in front."""
+    """For responses of a few bytes, which usually arrive in one piece. The response includes its size prefix."""
 
     def __init__(self, answered: Callable[[bytes], None], lost: Callable[[], None]) -> None:
         self._answered, self._lost = answered, lost
@@ -30,7 +30,7 @@ class SmallLine(asyncio.Protocol):
             self._transport.write(frame)
 
     def when_writable(self, call: Callable[[], None]) -> None:
-        """Calls back in the next turn of the loop in which the system takes more; for requests without answer."""
+        """Calls back in the next loop iteration in which the transport is writable; for requests without response."""
         if self._is_full:
             self._when_writable = call
         else:
@@ -68,7 +68,7 @@ class SmallLine(asyncio.Protocol):
 
 
 class LargeLine(asyncio.BufferedProtocol):
-    """For answers of megabytes, received straight into their own memory. The answer comes without its size."""
+    """For responses of megabytes, received directly into their own memory. The response excludes its size prefix."""
 
     def __init__(self, answered: Callable[[memoryview], None], lost: Callable[[], None], scratch: memoryview) -> None:
         self._answered, self._lost = answered, lost
@@ -105,4 +105,4 @@ class LargeLine(asyncio.BufferedProtocol):
 
 
 def _nothing() -> None:
-    """Closed on purpose: nobody needs to hear of it."""
+    """Closed on purpose: no report needed."""

@@ -1,10 +1,10 @@
-"""Drives workers for a while and counts what comes back. It never opens or closes them: that is the caller's, and what
-they send is their own business (see `workloads`).
+"""Drives workers for a fixed time and counts their results. The caller opens and closes the workers; `workloads`
+defines what they send.
 
-Without a rate every worker sends again as soon as it has its answer: as fast as the broker goes. With a rate requests
-fall due at fixed times whether or not a worker is free, and a latency counts from when the request was due, so a broker
-that stalls is charged for every request it kept waiting. What is still unanswered at the end counts with the time it
-has taken until then.
+Without a rate every worker sends again as soon as it has its response: as fast as the broker allows. With a rate
+requests fall due at fixed times whether or not a worker is free, and a latency counts from when the request was due, so
+a stalling broker is charged for every request it kept waiting. Requests that are unanswered at the end count with the
+time they have taken until then.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ DRAIN_S: Final = 5
 
 
 class Worker(Protocol):
-    """One request in flight at most, from `begin` until it calls `Load.done` or `Load.failed`."""
+    """Has at most one request in flight, from `begin` until it calls `Load.done` or `Load.failed`."""
 
-    due_ns: int  # of the request in flight; 0 when there is none
+    due_ns: int  # due time of the request in flight; 0 if there is none
 
     async def open(self) -> None:
-        """Connects to where its requests belong now; raises ClientError or OSError."""
+        """Connects to the node for its requests; raises ClientError or OSError."""
 
     def begin(self, due_ns: int) -> None: ...
 
@@ -46,7 +46,7 @@ class Totals:
     message_count: int
     byte_count: int
     errors: dict[str, int]
-    cpu_s: float  # that this process used while measuring
+    cpu_s: float  # CPU time of this process while measuring
     latency: Histogram  # in microseconds, corrected for coordinated omission
 
 
@@ -56,16 +56,16 @@ class Load:
         self.byte_count = 0
         self.errors: Counter[str] = Counter()
         self.latency = Histogram()
-        self.recent = Histogram()  # since somebody last looked; for the live line
+        self.recent = Histogram()  # since the last display of the live line
         self._rate = rate
         self._clock_ns = clock_ns
         self._workers: Sequence[Worker] = ()
         self._idle: deque[Worker] = deque()
-        self._late: deque[int] = deque()  # when requests fell due for which no worker was free
+        self._late: deque[int] = deque()  # due times of requests that wait for a free worker
         self._due_count = 0
         self._started_ns = 0
         self._started_cpu_s = 0.0
-        self.is_over = False  # the time is up: nothing counts any more
+        self.is_over = False  # the time is up: later results do not count
         self._all_ended = asyncio.Event()
         self._repairs: dict[Worker, asyncio.Task[None]] = {}
 
@@ -93,7 +93,7 @@ class Load:
     # --- for workers
 
     def done(self, worker: Worker, message_count: int, byte_count: int) -> None:
-        """The request of this worker was answered well."""
+        """The worker's request succeeded."""
         now_ns = self._clock_ns()
         latency_us = (now_ns - worker.due_ns) // 1000
         worker.due_ns = 0
@@ -112,7 +112,7 @@ class Load:
             self._idle.append(worker)
 
     def measured(self, due_ns: int, byte_count: int) -> None:
-        """A message arrived whose latency is not that of a request."""
+        """Records the latency of a message, as opposed to a request."""
         if not self.is_over:
             latency_us = (self._clock_ns() - due_ns) // 1000
             self.message_count += 1
@@ -121,7 +121,7 @@ class Load:
             self.recent.add(latency_us)
 
     def free(self, worker: Worker) -> None:
-        """The request is over and nothing was measured by it."""
+        """The request is over without a measurement."""
         worker.due_ns = 0
         if self.is_over:
             self._note_end()
@@ -129,17 +129,17 @@ class Load:
             self._next(worker)
 
     def failed(self, worker: Worker, why: str) -> None:
-        """The request came to nothing; the worker looks for its place again."""
+        """The request failed; the worker reconnects."""
         if worker.due_ns:
             self.latency.add((self._clock_ns() - worker.due_ns) // 1000)
-        elif worker in self._idle:  # its connection was lost between two requests: what falls due is for others
+        elif worker in self._idle:  # its connection was lost between requests: others take over
             self._idle.remove(worker)
         worker.due_ns = 0
         if self.is_over:
             self._note_end()
             return
         self.errors[why] += 1
-        if worker in self._repairs:  # it was refused, and its connection was lost before it left that
+        if worker in self._repairs:  # its reconnect is already pending after a refusal
             self._repairs[worker].cancel()
         self._repairs[worker] = asyncio.get_running_loop().create_task(self._repair(worker))
 
@@ -166,7 +166,7 @@ class Load:
             self._idle.append(worker)
 
     def _tick(self) -> None:
-        """Starts what has fallen due since the last time."""
+        """Starts the requests that have fallen due since the last tick."""
         assert self._rate is not None
         if self.is_over:
             return
@@ -196,7 +196,7 @@ class Load:
         return Totals(seconds, request_count, self.message_count, self.byte_count, dict(self.errors), cpu_s, latency)
 
     async def _drain(self) -> None:
-        """Lets requests that are under way end, so that the broker is not cut off in the middle."""
+        """Waits for requests in flight, to avoid disconnecting in the middle of them."""
         self._note_end()
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):

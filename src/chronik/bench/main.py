@@ -1,7 +1,7 @@
-"""`chronik-bench`: a load generator that is quicker than the broker it measures.
+"""`chronik-bench`: a load generator that is faster than the broker it measures.
 
-It speaks to any Kafka broker. Requests are encoded once, answers are looked at only where they say whether it went
-well, and everything runs in one process on one core.
+It works with any Kafka broker. Requests are encoded once, responses are inspected only for success, and everything runs
+in one process on one core.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ For example:
   chronik-bench --mode roundtrip --rate 500
   chronik-bench --mode consume --concurrency 6
 
-Exit codes: 0 measured, even with errors; 1 not measured; 2 the options make no sense; 3 no broker was reached;
+Exit codes: 0 measured, even with errors; 1 not measured; 2 invalid options; 3 no broker was reached;
 130 interrupted."""
 
 UNREACHABLE, INTERRUPTED = 3, 130
@@ -74,34 +74,34 @@ def bench(
     Parameters
     ----------
     bootstrap_servers
-        Brokers to ask first: host:port, several with commas; localhost:9092 when left out.
+        Brokers to contact first: host:port, separated by commas; default: localhost:9092.
     topic
-        The topic to use; it is created when it does not exist.
+        The topic to use; it is created if it does not exist.
     message_size
-        Bytes of each message's value; 256 when left out.
+        Bytes of each message's value; default: 256.
     concurrency
-        Connections, each with one request in flight; 128 when left out.
+        Connections, each with one request in flight; default: 128.
     duration
-        How long to measure: 15s, 2m; 15s when left out.
+        How long to measure: 15s, 2m; default: 15s.
     mode
-        produce sends records; consume reads what is there, again and again; roundtrip measures from sending to
-        receiving; metadata asks about the topic.
+        produce sends records; consume reads existing records repeatedly; roundtrip measures from sending to receiving;
+        metadata requests the topic's metadata.
     acks
-        Who has to have a record before it counts: all in-sync replicas, 1 the leader, 0 nobody.
+        Required acknowledgements: all in-sync replicas, 1 the leader, 0 none.
     rate
-        Requests a second in all, sent when they are due; as fast as it goes when left out.
+        Total requests per second, sent when they are due; default: as fast as possible.
     compression
-        How batches are compressed, once, before the run.
+        Compression of batches, done once before the run.
     messages_per_request
-        Records in each produce request; 1 when left out.
+        Records in each produce request; default: 1.
     partitions
-        Partitions of a topic that has to be created; 12 when left out.
+        Partitions if the topic is created; default: 12.
     replication_factor
-        Replicas of a topic that has to be created; the broker's default when left out.
+        Replicas if the topic is created; default: the broker's setting.
     output
         table for people, json for programs: the last line is one JSON object.
     command_config
-        File of Kafka's client settings, such as security.protocol and ssl.truststore.location; plaintext when left out.
+        File of Kafka's client settings, such as security.protocol and ssl.truststore.location; default: plaintext.
     """
     from chronik.bench.run import Setup
 
@@ -174,7 +174,7 @@ def _run(bootstrap: str, setup: Setup, seconds: float, *, as_json: bool, tls: Tl
 def main() -> None:
     try:
         app(sys.argv[1:], exit_on_error=False)
-    except CycloptsError:  # it has been printed
+    except CycloptsError:  # already printed
         sys.exit(Misused.exit_code)
     except BenchError as error:
         print(f"chronik-bench: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What a run says: one line that changes while it runs, and a summary at the end, for people or as one JSON object."""
+"""The output of a run: a line that is updated while it runs, and a summary, for people or as one JSON object."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from chronik.bench.load import Load, Totals
 
 LIVE_S: Final = 1.0
-PIPED_EVERY: Final = 5  # where nobody looks on, a line every five seconds is enough
+PIPED_EVERY: Final = 5  # without a terminal, a line every five seconds is enough
 PERCENTILES: Final = (50.0, 90.0, 95.0, 99.0, 99.9)
 MB: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What was measured; part of the JSON, so that a number never stands without it."""
+    """The measured setup; part of the JSON, so that results always include it."""
 
     mode: str
     topic: str
@@ -36,7 +36,7 @@ class Setup:
 
 
 async def live(load: Load, seconds: float, each_second: Callable[[], None]) -> None:
-    """Shows on stderr how it goes, until it is cancelled."""
+    """Shows progress on stderr until it is cancelled."""
     is_terminal = sys.stderr.isatty()
     started = last = time.monotonic()
     last_count = last_bytes = 0
@@ -95,7 +95,7 @@ def print_summary(told: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(told), flush=True)
         return
-    rate = "as fast as it goes" if told["rate"] is None else f"{told['rate']:,} requests/s"
+    rate = "as fast as possible" if told["rate"] is None else f"{told['rate']:,} requests/s"
     print(
         f"{told['mode']} {told['topic']} ({told['partitions']} partitions), {told['message_size']} B, "
         f"{told['concurrency']} at a time, acks={told['acks']}, {told['compression']}, {rate}"

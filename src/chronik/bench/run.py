@@ -1,6 +1,6 @@
-"""One measurement from beginning to end: topic, workers, load, report.
+"""One complete measurement: topic, workers, load, report.
 
-It never retries a measurement and never hides an error: what went wrong is counted by name.
+It never retries a measurement and never hides an error: errors are counted by name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from chronik.wire.offset_specs import EARLIEST, LATEST
 __all__ = ["Setup", "measure"]
 
 ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
-OPENING_MAX: Final = 64  # connections made at the same time
+OPENING_MAX: Final = 64  # connections opened concurrently
 
 
 async def measure(bootstrap: str, setup: Setup, seconds: float, *, as_json: bool, tls: TlsClient | None = None) -> None:
@@ -69,7 +69,7 @@ async def _open_all(workers: Sequence[Worker]) -> None:
 
 
 async def _ensure_topic(cluster: ClusterClient, setup: Setup) -> int:
-    """The number of the topic's partitions, after creating it if need be."""
+    """Creates the topic if necessary; returns its number of partitions."""
     topic = setup.topic
     await cluster.refresh([topic])
     if topic not in cluster.topology.topics:
@@ -79,13 +79,13 @@ async def _ensure_topic(cluster: ClusterClient, setup: Setup) -> int:
             raise created
 
     known = (await cluster.retrying(lambda: cluster.topic(topic))).partitions
-    # A broker may take a moment to lead what the controller has given it: one that knows its offsets does.
+    # A broker may take a moment to lead its new partitions: one that knows their offsets does.
     await _offsets(cluster, [TopicPartition(topic, index) for index in known], LATEST)
     return len(known)
 
 
 async def _readers(load: Load, cluster: ClusterClient, setup: Setup) -> Sequence[workloads.Reader]:
-    """Those who wait for what is sent; only a round trip has them."""
+    """The workers that wait for sent records; only a round trip has them."""
     if setup.mode != "roundtrip":
         return []
     count = min(setup.partitions, setup.concurrency)

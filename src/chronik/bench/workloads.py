@@ -1,6 +1,6 @@
-"""What the workers of each mode send: records, fetches, records that are awaited one by one, questions about metadata.
+"""The workers of each mode: they send records, fetches, records that are awaited one by one, or metadata requests.
 
-A worker has one line and one request in flight. It is bound to a partition, and its line goes to whoever leads that.
+A worker has one line and one request in flight. It is bound to a partition, and its line connects to the leader.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NO_ACKS: Final = 0
 
 
 def values(count: int, size_bytes: int, seed: int) -> list[bytes]:
-    """Text that compresses about as well as text does, the same in every run."""
+    """Text of average compressibility, the same in every run."""
     chance = random.Random(seed)  # noqa: S311 - load, not secrets
     return [bytes(chance.choices(ALPHABET, k=size_bytes)) for _ in range(count)]
 
@@ -48,7 +48,7 @@ async def leader_address(cluster: ClusterClient, at: TopicPartition, *, is_fresh
 
 
 class _OnLine:
-    """A worker on a line to the leader of its partition."""
+    """A worker with a line to the leader of its partition."""
 
     def __init__(self, load: Load, cluster: ClusterClient, at: TopicPartition) -> None:
         self.load, self.cluster, self.at = load, cluster, at
@@ -87,7 +87,7 @@ class _OnLine:
 
 
 class ProduceWorker(_OnLine):
-    """Sends the same request again and again."""
+    """Sends the same request repeatedly."""
 
     def __init__(
         self, load: Load, cluster: ClusterClient, at: TopicPartition, payload: list[bytes], *, acks: int, codec: Codec
@@ -100,7 +100,7 @@ class ProduceWorker(_OnLine):
         self.refresh()
 
     def refresh(self) -> None:
-        """Gives the records the time it is now; done now and then, since it costs a checksum."""
+        """Updates the records' timestamps; called only sometimes, because it costs a checksum."""
         batch = frames.batch_of(self._payload, self.cluster.clock.wall_ms(), self._codec)
         self._frame = frames.produce_frame(self.at.topic, self.at.partition, batch, self._acks)
 
@@ -111,7 +111,7 @@ class ProduceWorker(_OnLine):
             self.line.when_writable(self._written)
 
     def _written(self) -> None:
-        if self.line is not None and self.due_ns:  # it was not cut off meanwhile
+        if self.line is not None and self.due_ns:  # not disconnected meanwhile
             self.load.done(self, self._message_count, self._payload_bytes)
 
     def answered(self, answer: bytes) -> None:
@@ -123,7 +123,7 @@ class ProduceWorker(_OnLine):
 
 
 class FetchWorker(_OnLine):
-    """Reads a partition from its start to its end, and then again."""
+    """Reads a partition from its start to its end, repeatedly."""
 
     def __init__(self, load: Load, cluster: ClusterClient, at: TopicPartition, start_offset: int) -> None:
         super().__init__(load, cluster, at)
@@ -156,7 +156,7 @@ class FetchWorker(_OnLine):
 
 
 class MetadataWorker(_OnLine):
-    """Asks one broker about one topic. An answer as long as the last good one is not looked into again."""
+    """Requests one topic's metadata from one broker. Skips decoding if the response is as long as the last good one."""
 
     def __init__(self, load: Load, cluster: ClusterClient, at: TopicPartition, address: Address) -> None:
         super().__init__(load, cluster, at)
@@ -185,7 +185,7 @@ class MetadataWorker(_OnLine):
 
 
 class RoundTripWorker(_OnLine):
-    """Sends records that carry when they were due. `Reader` takes the time when they come out."""
+    """Sends records that hold their due time. `Reader` measures when they arrive."""
 
     def __init__(self, load: Load, cluster: ClusterClient, at: TopicPartition, value: bytes, *, acks: int) -> None:
         super().__init__(load, cluster, at)
@@ -205,7 +205,7 @@ class RoundTripWorker(_OnLine):
 
 
 class Reader(_OnLine):
-    """Waits at the end of a partition for the records of RoundTripWorkers. It is no worker of the load."""
+    """Waits at the end of a partition for the records of RoundTripWorkers. Not a worker of the load."""
 
     def __init__(self, load: Load, cluster: ClusterClient, at: TopicPartition, offset: int) -> None:
         super().__init__(load, cluster, at)

@@ -27,6 +27,8 @@ from chronik.cli.session import DEFAULTS, Options, confirm, run
 from chronik.cli.watching import WATCH_DEFAULTS, WatchOptions, show
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from chronik.client.routing import ClusterClient
     from chronik.metadata.access import AccessRule, AccessRules, RuleFilter
     from chronik.security.deciding import Policy
@@ -64,6 +66,7 @@ CHANGED_COLUMNS = (
     Column("host", "HOST"),
     Column("change", "CHANGE"),
 )
+NO_CHANGE = "Nothing would change for any principal and resource that is known."
 READ, WRITE, CREATE, DESCRIBE = "read", "write", "create", "describe"
 
 Principals = Annotated[tuple[str, ...], Parameter(name=["--principal", "-u"])]
@@ -127,7 +130,7 @@ def add(
     Parameters
     ----------
     principal
-        Whom the rule is for: alice, User:alice, or * for everybody; repeatable.
+        Principal of the rule: alice, User:alice, or * for everybody; repeatable.
     operation
         read, write, create, delete, alter, describe, all and others; repeatable.
     producer
@@ -153,7 +156,8 @@ def add(
         from chronik.client.admin import acls
 
         if dry_run:
-            await _show_impact(cluster, wanted, options)
+            changes = await _impact(cluster, added=wanted)
+            print_rows(changes, CHANGED_COLUMNS, as_json=options.wants_json, empty=NO_CHANGE)
             return
         known = set(await _found(cluster, (), (), NO_RESOURCES, matching=False))
         await acls.create(cluster, wanted)
@@ -176,12 +180,14 @@ def remove(
     operation: Operations = (),
     matching: bool = False,
     every: Annotated[bool, Parameter(name="--all")] = False,
+    dry_run: bool = False,
     resources: Resources = NO_RESOURCES,
     options: Options = DEFAULTS,
 ) -> int:
     """Remove the rules that `list` shows for the same options.
 
     For example:
+      chronik acl remove --principal alice --topic orders --dry-run
       chronik acl remove --principal alice --topic orders
       chronik acl remove --all
 
@@ -195,6 +201,8 @@ def remove(
         Also rules with a prefix or * that apply to the resource. They apply to other resources too.
     every
         Remove all rules of the cluster. Then only super users may do anything.
+    dry_run
+        Remove nothing; show the rules, and what would change for every known principal and resource.
     """
     if not (principal or operation or resources.named or every):
         raise Misused("which rules? Name a --principal, --operation or resource; --all removes every rule")
@@ -207,6 +215,15 @@ def remove(
         if not found:
             known = await _found(cluster, (), (), NO_RESOURCES, matching=False)
             raise CommandFailed(f"there are no such rules{_nearest(principal, resources, known)}")
+        if dry_run:
+            changes = await _impact(cluster, removed=found)
+            if options.wants_json:
+                print_json({"rules": [row_of(rule) for rule in found], "changes": changes})
+                return
+            for rule in found:
+                print(f"would be removed: {rule_text(rule)}")
+            print_rows(changes, CHANGED_COLUMNS, as_json=False, empty=NO_CHANGE)
+            return
         for rule in found:
             print(rule_text(rule), file=sys.stderr)
         confirm(f"Remove {len(found)} {'rule' if len(found) == 1 else 'rules'}?")
@@ -362,15 +379,20 @@ async def _state(cluster: ClusterClient) -> tuple[AccessRules, Policy]:
     return access, Policy(super_users, values.get(keys[1], "").lower() == "true")
 
 
-async def _show_impact(cluster: ClusterClient, wanted: list[AccessRule], options: Options) -> None:
+async def _impact(
+    cluster: ClusterClient, *, added: Iterable[AccessRule] = (), removed: Iterable[AccessRule] = ()
+) -> list[Row]:
+    """What changes for the principals and resources that are known."""
     from chronik.security.impact import changes
     from chronik.security.words import OPERATIONS, RESOURCE_TYPES
 
     before, policy = await _state(cluster)
     after = before
-    for rule in wanted:
+    for rule in added:
         after = after.with_rule(rule)
-    rows: list[Row] = [
+    for rule in removed:
+        after = after.without_rule(rule)
+    return [
         {
             "principal": each.principal,
             "operation": OPERATIONS[each.operation].lower(),
@@ -380,8 +402,6 @@ async def _show_impact(cluster: ClusterClient, wanted: list[AccessRule], options
         }
         for each in changes(before, after, await _existing(cluster), policy)
     ]
-    empty = "Nothing would change for any principal and resource that is known."
-    print_rows(rows, CHANGED_COLUMNS, as_json=options.wants_json, empty=empty)
 
 
 async def _existing(cluster: ClusterClient) -> list[Resource]:

@@ -14,7 +14,7 @@ from chronik.cli.bars import Count, bar
 from chronik.cli.errors import CommandFailed
 from chronik.cli.naming import did_you_mean
 from chronik.cli.output import Column, Row, human_bytes, human_count, print_json, print_rows
-from chronik.cli.session import DEFAULTS, DONE, Options, run, run_loop
+from chronik.cli.session import DEFAULTS, DONE, Options, run, run_loop, watched
 from chronik.runtime.wording import counted
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def backup(directory: Path, /, *, topics: Topics = (), options: Options = DEFAUL
             return Count(done.offsets_done, done.offsets_total, human_bytes(done.bytes_done))
 
         try:
-            known = (await cluster.retrying(lambda: cluster.refresh(None))).topics
+            # Once begun, a backup outlives elections; without a quorum it does not begin.
+            known = (await watched(cluster, cluster.retrying(lambda: cluster.refresh(None)))).topics
             require_known(topics, known, "the cluster")
             async with bar("copying", count):
                 manifest, before = await take(cluster, directory, wanted(topics), now_text(), done)

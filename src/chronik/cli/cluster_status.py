@@ -110,7 +110,7 @@ def leaderless(seen: Survey) -> dict[str, Any]:
         {
             "node": node.node_id,
             "role": "voter" if node.is_voter else "observer",
-            "state": "answers" if node.answers else "no answer",
+            "state": _state_without_leader(node),
             "address": str(node.address) if node.address else None,
             "host": node.address.host if node.address else None,
             "port": node.address.port if node.address else None,
@@ -128,6 +128,7 @@ def leaderless(seen: Survey) -> dict[str, Any]:
         "committed_index": None,
         "voters": list(seen.voters),
         "voters_answering": list(seen.answering),
+        "voters_abstaining": list(seen.abstaining),
         "voters_needed": seen.needed,
         "why": str(seen),
         "partitions": None,
@@ -143,7 +144,9 @@ def print_status(document: dict[str, Any]) -> None:
     if document["leader"] is None:
         print(f"leader     none in term {document['term']}")
         answering, voters = document["voters_answering"], document["voters"]
-        print(f"votes      {len(answering)} of {len(voters)} voters answer, {document['voters_needed']} are needed")
+        cannot = f", {len(document['voters_abstaining'])} cannot vote" if document["voters_abstaining"] else ""
+        needed = document["voters_needed"]
+        print(f"votes      {len(answering)} of {len(voters)} voters answer{cannot}, {needed} are needed")
         print_rows(document["nodes"], LEADERLESS_COLUMNS, as_json=False)
         return
     print(f"leader     node {document['leader']} in term {document['term']}")
@@ -194,6 +197,12 @@ def _role(node_id: int, leader_id: int, *, is_voter: bool) -> str:
     if node_id == leader_id:
         return "leader"
     return "voter" if is_voter else "observer"
+
+
+def _state_without_leader(node: Surveyed) -> str:
+    if node.abstains:
+        return "cannot vote"
+    return "answers" if node.answers else "no answer"
 
 
 def _state(*, is_broker: bool, is_fenced: bool, page: dict[str, Any] | None) -> str:

@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.moments import with_durations
 from chronik.cli.naming import did_you_mean, existing_topic, parse_settings
-from chronik.cli.output import Column, Row, print_json, print_rows
+from chronik.cli.output import Column, Row, human_bytes, human_duration, print_json, print_rows
 from chronik.cli.session import DEFAULTS, Options, run
 from chronik.cli.watching import WATCH_DEFAULTS, WatchOptions, show
 
@@ -42,6 +42,7 @@ COLUMNS = (
     Column("source", "SET BY"),
 )
 WITHOUT_EFFECT = "Without effect."  # how Chronik's documentation of such a key begins
+FOREVER_MS = 1 << 53  # such a time is the largest number there is, which no unit makes clearer
 SET_BY = {
     "TOPIC": "topic",
     "BROKER": "this broker",
@@ -106,6 +107,8 @@ def get(
         columns = (*COLUMNS, Column("documentation", "MEANING")) if docs else COLUMNS
         whose = "The cluster-wide default" if (kind, name) == ("broker", "default") else str(resource)
         empty = f"{whose} has no settings of its own; --all shows those that apply"
+        if not options.wants_json:
+            rows = [{**row, "value": _with_units(str(row["name"]), row["value"])} for row in rows]
         print_rows(rows, columns, as_json=options.wants_json, empty=empty)
 
     return show(options, work)
@@ -155,6 +158,16 @@ def unset(kind: Kind, name: str, /, *keys: str, options: Options = DEFAULTS) -> 
     if not keys:
         raise Misused("nothing to unset: name a key")
     return _alter(kind, name, {}, keys, options, validate_only=False)
+
+
+def _with_units(name: str, value: object) -> object:
+    """A time or a size as it is stored, and as people say it: 604800000 (7d)."""
+    text = str(value)
+    if not text.isascii() or not text.isdecimal() or int(text) < 1000:
+        return value
+    if name.endswith(".ms"):
+        return f"{text} ({human_duration(int(text))})" if int(text) < FOREVER_MS else value
+    return f"{text} ({human_bytes(int(text))})" if name.endswith(".bytes") else value
 
 
 def _alter(

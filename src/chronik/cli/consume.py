@@ -196,7 +196,7 @@ async def _read(
     count: int | None,
     shown: StatusLine,
 ) -> None:
-    """Prints until the ends are reached or enough was printed; without ends, for ever."""
+    """Prints until the ends are reached or enough was printed; without ends, until interrupted."""
     left = count
     while True:
         if ends is not None and consumer.assignment and _is_at_end(consumer, ends):
@@ -279,7 +279,7 @@ async def _matching(cluster: ClusterClient, pattern: Pattern, text: str | None) 
 async def _before_ends(
     cluster: ClusterClient, partitions: list[TopicPartition], count: int, isolation_level: int
 ) -> dict[TopicPartition, Start]:
-    """So many offsets before the end of each partition, or where it starts."""
+    """This many offsets before the end of each partition, or its start."""
     from chronik.wire.offset_specs import EARLIEST, LATEST
 
     starts = await _ends(cluster, partitions, EARLIEST, isolation_level) or {}

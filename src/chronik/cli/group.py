@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from chronik.cli.deleting import show_groups
 from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.group_offsets import delete_offsets
 from chronik.cli.moments import parse_place
@@ -21,7 +22,6 @@ from chronik.runtime.wording import counted
 
 if TYPE_CHECKING:
     from chronik.client.admin.groups import Group
-    from chronik.client.doctor.lag_causes import Look
     from chronik.client.routing import ClusterClient
 
 app = App(
@@ -193,13 +193,14 @@ def explain(name: str, *, seconds: Annotated[int, Parameter(name="--for")] = 6, 
 
     async def work(cluster: ClusterClient) -> None:
         from chronik.client.doctor.lag_causes import causes
+        from chronik.client.doctor.looking import look
 
         await existing_group(cluster, name)
-        before = await _look(cluster, name)
+        before = await look(cluster, name)
         if before.lag:
             with progress(f"watching {name} for {seconds} s"):
                 await asyncio.sleep(seconds)
-        after = await _look(cluster, name) if before.lag else before
+        after = await look(cluster, name) if before.lag else before
         found = causes(name, before, after)
         if options.wants_json:
             rows = [{"cause": each.name, "text": each.text, "action": each.action or None} for each in found]
@@ -279,22 +280,30 @@ def reset(
 
 @app.command
 def delete(
-    *names: str, yes: Annotated[bool, Parameter(name=["--yes", "-y"])] = False, options: Options = DEFAULTS
+    *names: str,
+    dry_run: bool = False,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"])] = False,
+    options: Options = DEFAULTS,
 ) -> int:
     """Delete groups and their offsets. A group with members is refused. Asks first on a terminal.
 
     For example:
       chronik group delete billing
+      chronik group delete billing --dry-run
 
     Parameters
     ----------
     names
         Names of the groups.
+    dry_run
+        Delete nothing; show how many offsets would be deleted.
     yes
         Do not ask.
     """
     if not names:
         raise Misused("name at least one group: chronik group delete NAME")
+    if dry_run:
+        return run(options, lambda cluster: show_groups(cluster, names, options))
     if not yes:
         confirm(f"Delete {', '.join(names)} and all offsets?")
 
@@ -317,40 +326,6 @@ def delete(
         return exit_code
 
     return run(options, work)
-
-
-async def _look(cluster: ClusterClient, name: str) -> Look:
-    from chronik.client.admin import groups, offsets
-    from chronik.client.doctor.lag_causes import Look, PartitionLook
-    from chronik.client.errors import ClientError
-    from chronik.client.topology import TopicPartition
-    from chronik.wire.offset_specs import EARLIEST, LATEST
-
-    group = await groups.describe(cluster, name)
-    committed = await offsets.committed(cluster, name)
-    readers = {at: member.client_id or member.member_id for member in group.members for at in member.partitions}
-    topics = sorted({at.topic for at in committed.keys() | readers.keys()})
-    topology = await cluster.retrying(lambda: cluster.refresh(topics))
-    leaders = {
-        TopicPartition(topic, each.partition): each.leader_id
-        for topic in topics
-        if topic in topology.topics
-        for each in topology.topics[topic].partitions.values()
-    }
-    # What has no leader cannot be asked, and asking would wait for one.
-    led = [at for at, leader_id in leaders.items() if leader_id >= 0]
-    starts = await offsets.look_up(cluster, dict.fromkeys(led, EARLIEST)) if led else {}
-    ends = await offsets.look_up(cluster, dict.fromkeys(led, LATEST)) if led else {}
-    now_ms = cluster.clock.wall_ms()
-    partitions = {}
-    for at, leader_id in leaders.items():
-        offset = committed[at].offset if at in committed else None
-        start, end = starts.get(at), ends.get(at)
-        if start is None or end is None or isinstance(start, ClientError) or isinstance(end, ClientError):
-            partitions[at] = PartitionLook(offset, offset or 0, offset or 0, leader_id)
-        else:
-            partitions[at] = PartitionLook(offset, start.offset, end.offset, leader_id)
-    return Look(now_ms, group.state, readers, [each.member_id for each in group.members], partitions)
 
 
 async def existing_group(cluster: ClusterClient, name: str) -> Group:

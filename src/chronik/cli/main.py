@@ -40,6 +40,7 @@ COMMANDS: Final = {
     "cert": "chronik.cli.cert:app",
     "cluster": "chronik.cli.cluster:app",
     "doctor": "chronik.cli.doctor:doctor",
+    "console": "chronik.cli.console:console",
     "backup": "chronik.cli.backup:app",
     "restore": "chronik.cli.restore:restore",
     "storage": "chronik.cli.storage:app",
@@ -49,6 +50,7 @@ COMMANDS: Final = {
     "sql": "chronik.cli.sql:sql",
     "pipeline": "chronik.cli.pipeline:app",
     "dlq": "chronik.cli.dlq:app",
+    "contract": "chronik.cli.contract:app",
     "table": "chronik.cli.table:app",
     "materialize": "chronik.cli.materialize:materialize",
     "context": "chronik.cli.context:app",
@@ -139,6 +141,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        # Whoever read our output has had enough, which is no error. Python must not try to flush what is left.
+        # The reader of our output has closed the pipe, which is not an error. Python must not try to flush what is
+        # left.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(DONE)

@@ -1,7 +1,7 @@
 """Records of several partitions in the order of their timestamps, as far as they can be. Pure; it reads nothing.
 
 Within a partition records keep their order. A record is given out when every partition that may still have an earlier
-one has shown its next record. Whoever feeds it stops reading partitions that are far ahead, `full` says which.
+one has shown its next record. The caller stops reading partitions that are far ahead, which `full` lists.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def name_blocker(
     topology: Topology,
     copying: Mapping[tuple[TopicPartition, int], tuple[int, int]],
 ) -> str | None:
-    """The first of: a partition that nobody leads, a broker that is not there, whoever has most to copy."""
+    """The first of: a partition without a leader, a missing broker, the broker with the most to copy."""
     from chronik.client.topology import NO_LEADER
 
     for at, move in sorted(moving.items()):

@@ -270,9 +270,10 @@ def backfill(
     master: Master = None,
     options: Options = DEFAULTS,
 ) -> int:
-    """Send what the topic holds through a flow again, for records that its table lacks.
+    """Send what a flow has read through it again, for records that its table lacks.
 
-    A record that the table has already changes nothing, so it may be repeated, and may run beside `run`.
+    A record that the table has already changes nothing, so it may be repeated, and may run beside `run`. Records that
+    the flow has not read yet are left to it.
 
     For example:
       chronik pipeline backfill shop/pipeline.py orders --since 2026-11-01T00:00:00Z

@@ -213,7 +213,7 @@ def produce(
 
 
 def _stopped(fault: BadLine | CommandFailed, written: int) -> CommandFailed | Misused:
-    """For a bad line, exit code 2 promises that nothing was written: a script may mend its input and start again."""
+    """For a bad line, exit code 2 promises that nothing was written: a script may correct its input and start again."""
     if written:
         return CommandFailed(f"{fault}. {counted(written, 'record')} before it {was_or_were(written)} written")
     message = f"{fault}. Nothing was written"

@@ -9,7 +9,7 @@ from chronik.cli.backup import Topics, counts, require_known, wanted
 from chronik.cli.bars import Count, bar
 from chronik.cli.errors import CommandFailed
 from chronik.cli.output import Column, Row, human_bytes, human_count, print_json, print_rows, yes_or_no
-from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, run
+from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, run, watched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,9 +80,10 @@ def restore(
             manifest = whole.only([name for name in names if wanted(topics)(name)])
             async with bar("checking", lambda: Count(done.bytes_done, done.bytes_total)):
                 plans = await checked(directory, manifest, done)
-            plans = await planned(
+            planning = planned(
                 cluster, plans, replication_factor=replication_factor, resume=resume, skipped_max=gaps_max
             )
+            plans = await watched(cluster, planning)
             if dry_run:
                 _print(manifest, plans, "would be restored", options)
                 return DONE

@@ -54,7 +54,7 @@ def create(
 ) -> int:
     """Create a token, and show its secret once, as settings for a client.
 
-    Whoever has the secret can log in as the owner. `chronik token list` does not show it.
+    The secret allows logging in as the owner. `chronik token list` does not show it.
 
     For example:
       chronik token create

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
+from chronik.cli.deleting import show_topics
 from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.moments import with_durations
 from chronik.cli.naming import did_you_mean, existing_topic, nearest_topic_config, parse_settings
@@ -315,6 +316,7 @@ def alter(
 def delete(
     *names: str,
     if_exists: bool = False,
+    dry_run: bool = False,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"])] = False,
     options: Options = DEFAULTS,
 ) -> int:
@@ -323,6 +325,7 @@ def delete(
     For example:
       chronik topic delete orders
       chronik topic delete orders payments --if-exists
+      chronik topic delete orders --dry-run
 
     Parameters
     ----------
@@ -330,11 +333,15 @@ def delete(
         Names of the topics.
     if_exists
         Succeed if the topic does not exist.
+    dry_run
+        Delete nothing; show how many records would be deleted.
     yes
         Do not ask.
     """
     if not names:
         raise Misused("name at least one topic: chronik topic delete NAME")
+    if dry_run:
+        return run(options, lambda cluster: show_topics(cluster, names, options, if_exists=if_exists))
     if not yes:
         confirm(f"Delete {', '.join(names)} and all records?")
 

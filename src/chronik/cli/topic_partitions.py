@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from chronik.cli.deleting import show_records
 from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.moments import parse_place
 from chronik.cli.naming import existing_partitions
@@ -44,6 +45,7 @@ def delete_records(
     *,
     before: str,
     partition: Annotated[tuple[int, ...], Parameter(name=["--partition", "-p"])] = (),
+    dry_run: bool = False,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"])] = False,
     options: Options = DEFAULTS,
 ) -> int:
@@ -54,7 +56,7 @@ def delete_records(
 
     For example:
       chronik topic delete-records orders --before 1500 --partition 2
-      chronik topic delete-records orders --before "7d ago"
+      chronik topic delete-records orders --before "7d ago" --dry-run
       chronik topic delete-records orders --before latest --yes
 
     Parameters
@@ -65,13 +67,15 @@ def delete_records(
         Delete what is before this position: an offset, a time with a time zone, 2h ago, or latest for all records.
     partition
         Only this partition; repeatable; default: all.
+    dry_run
+        Delete nothing; show how many records would be deleted.
     yes
         Do not ask.
     """
     place = parse_place(before, "--before", time.time_ns() // 1_000_000)
     if place == EARLIEST:
         raise Misused("--before earliest deletes nothing: use an offset, a time or latest")
-    if not yes:
+    if not yes and not dry_run:
         confirm(f"Delete records of {name} before {before}?")
 
     async def work(cluster: ClusterClient) -> int:
@@ -79,6 +83,8 @@ def delete_records(
         from chronik.client.errors import ClientError
 
         places = await existing_partitions(cluster, name, partition)
+        if dry_run:
+            return await show_records(cluster, await _limits(cluster, places, place), options)
         with progress("deleting records"):
             starts = await offsets.look_up(cluster, dict.fromkeys(places, EARLIEST))
             limits = await _limits(cluster, places, place)
@@ -201,7 +207,7 @@ async def _limits(cluster: ClusterClient, places: list[TopicPartition], place: S
 async def _leaders(
     cluster: ClusterClient, names: Collection[str], *, until_preferred: Collection[TopicPartition] = ()
 ) -> dict[TopicPartition, int | None]:
-    """Brokers hear of an election a moment after the controller, so whoever waits for it looks again."""
+    """Brokers learn of an election a moment after the controller, so a caller that waits for it checks repeatedly."""
     from chronik.client.topology import NO_LEADER, TopicPartition
 
     looks = 0

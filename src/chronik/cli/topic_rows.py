@@ -144,7 +144,7 @@ async def _extents(cluster: ClusterClient, topics: Sequence[Topic]) -> dict[str,
 
 
 async def _retentions_ms(cluster: ClusterClient, topics: Sequence[Topic]) -> dict[str, int]:
-    """How long each topic keeps records; -1 for ever, which also holds where nothing is deleted for its age."""
+    """How long each topic keeps records; -1: unlimited, also where nothing is deleted by age."""
     from chronik.client.admin import configs
 
     found = {}

@@ -17,9 +17,11 @@ from chronik.cli.session import complain
 
 if TYPE_CHECKING:
     from chronik.broker.node import Node
+    from chronik.console.launching import LazyConsole
 
 EXIT_OK, EXIT_USAGE = 0, 2
 PORT_DEFAULT = 9092
+CONSOLE_PORT_DEFAULT = 8080
 HOST = "127.0.0.1"
 
 
@@ -30,10 +32,13 @@ def up(
     data: Path | None = None,
     override: Annotated[list[str] | None, Parameter(name=["--override", "-o"], negative="")] = None,
     log_level: str = "WARNING",
+    console_port: int = CONSOLE_PORT_DEFAULT,
+    no_console: bool = False,
+    allow_changes: bool = False,
 ) -> int:
     """Start a broker or a cluster here and keep it in the foreground; Ctrl-C stops it cleanly.
 
-    Any Kafka client can use the printed address.
+    Any Kafka client can use the printed address. A node of a cluster that dies is started again, and the others go on.
 
     Acknowledged records are on disk; in a cluster, on every in-sync replica.
 
@@ -55,6 +60,12 @@ def up(
         Setting of every node as key=value; repeatable.
     log_level
         DEBUG, INFO, WARNING, ERROR or CRITICAL; default: WARNING.
+    console_port
+        Port of the web console, on loopback; if it is taken, any free one; default: 8080.
+    no_console
+        Serve no console.
+    allow_changes
+        Allow changes in the console; it is read-only otherwise.
     """
     from chronik.broker.errors import BrokerError
     from chronik.broker.process import log_to_stderr
@@ -70,11 +81,12 @@ def up(
     if reason := why_not_here(directory, nodes):
         print(f"chronik up: {reason}", file=sys.stderr)
         return EXIT_USAGE
+    console = None if no_console else _Console(0 if port == 0 else console_port, allows_changes=allow_changes)
     try:
         if nodes == 1:
-            code = _run_one(directory, port, given, keeps=data is not None)
+            code = _run_one(directory, port, given, keeps=data is not None, console=console)
         else:
-            code = _run_many(directory, nodes, port, given, keeps=data is not None, log_level=level)
+            code = _run_many(directory, nodes, port, given, keeps=data is not None, log_level=level, console=console)
         if code == EXIT_OK:
             print("Stopped.")
         return code
@@ -82,11 +94,35 @@ def up(
         print(f"chronik up: {fault}", file=sys.stderr)
         return EXIT_USAGE
     finally:
+        if console is not None:
+            console.stop()
         if data is None:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _run_one(directory: Path, port: int, given: Mapping[str, str], *, keeps: bool) -> int:
+class _Console:
+    """Listens when the cluster is ready, because only then its addresses are known."""
+
+    def __init__(self, port: int, *, allows_changes: bool) -> None:
+        self._port, self._allows_changes = port, allows_changes
+        self._lazy: LazyConsole | None = None
+
+    def open(self, bootstrap: str) -> str:
+        """Its address, or why it has none."""
+        from chronik.console.launching import LazyConsole
+
+        try:
+            self._lazy = LazyConsole(bootstrap, self._port, allows_changes=self._allows_changes)
+        except OSError as fault:
+            return f"none: cannot listen on {HOST}: {fault.strerror or fault}"
+        return self._lazy.url
+
+    def stop(self) -> None:
+        if self._lazy is not None:
+            self._lazy.stop()
+
+
+def _run_one(directory: Path, port: int, given: Mapping[str, str], *, keeps: bool, console: _Console | None) -> int:
     from chronik.broker.process import run
     from chronik.broker.settings import Settings
     from chronik.testing.local_cluster import local_cluster
@@ -96,16 +132,26 @@ def _run_one(directory: Path, port: int, given: Mapping[str, str], *, keeps: boo
 
     def started(node: Node) -> None:
         admin = node.admin.listener
-        _say_ready([node.port()], directory, keeps=keeps, admin=[f"{admin.host}:{admin.port}"] if admin else [])
+        addresses = [f"{admin.host}:{admin.port}"] if admin else []
+        _say_ready([node.port()], directory, keeps=keeps, admin=addresses, console=console)
 
     return run(settings, started)
 
 
-def _run_many(directory: Path, nodes: int, port: int, given: Mapping[str, str], *, keeps: bool, log_level: str) -> int:
+def _run_many(
+    directory: Path,
+    nodes: int,
+    port: int,
+    given: Mapping[str, str],
+    *,
+    keeps: bool,
+    log_level: str,
+    console: _Console | None,
+) -> int:
     from chronik.broker.settings import Settings
     from chronik.testing.local_cluster import find_cluster, local_cluster
     from chronik.testing.ports import free_ports
-    from chronik.testing.processes import NodeProcess, heed_signals, wait_for_end
+    from chronik.testing.processes import NodeProcess, heed_signals, keep_running
 
     heed_signals()
     for node_id in find_cluster(directory).lost:
@@ -120,8 +166,15 @@ def _run_many(directory: Path, nodes: int, port: int, given: Mapping[str, str], 
                 print(f"chronik up: node {process.node_id} did not start: see its log above", file=sys.stderr)
                 return EXIT_USAGE
         admin = [f"{each.host}:{each.port}" for each in admins if each is not None and each.port]
-        _say_ready(ports, directory, keeps=keeps, admin=admin)
-        return wait_for_end(started, lambda line: print(line, file=sys.stderr, flush=True))
+        try:
+            _say_ready(ports, directory, keeps=keeps, admin=admin, console=console)
+            return keep_running(
+                started,
+                lambda index: NodeProcess.start(settings[index], log_level=log_level),
+                lambda line: print(line, file=sys.stderr, flush=True),
+            )
+        except KeyboardInterrupt:  # right after the last line was printed
+            return 0
     finally:
         for process in started:
             process.stop()
@@ -129,9 +182,14 @@ def _run_many(directory: Path, nodes: int, port: int, given: Mapping[str, str], 
             process.wait()
 
 
-def _say_ready(ports: list[int], directory: Path, *, keeps: bool, admin: Sequence[str]) -> None:
+def _say_ready(
+    ports: list[int], directory: Path, *, keeps: bool, admin: Sequence[str], console: _Console | None
+) -> None:
+    bootstrap = ",".join(f"{HOST}:{port}" for port in ports)
     where = "" if ports[0] == PORT_DEFAULT else f" --bootstrap {HOST}:{ports[0]}"
-    print(f"bootstrap.servers  {','.join(f'{HOST}:{port}' for port in ports)}")
+    print(f"bootstrap.servers  {bootstrap}")
+    if console is not None:
+        print(f"console            {console.open(bootstrap)}")
     for number, address in enumerate(admin):
         if number == 0:
             print(f"metrics            http://{address}/metrics, also /healthz, /readyz and /status")

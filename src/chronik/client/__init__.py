@@ -10,9 +10,9 @@
             for fetched in await consumer.poll():
                 print(fetched.records)
 
-The names in `__all__` are the public surface, which changes only with an entry in the changelog. The modules of this
-package are not public: commands, pipelines and the load generator use them. A name is imported when it is first used,
-so that importing this package costs nothing.
+The names in `__all__` are the public API, which changes only with a changelog entry. The modules of this package are
+not public: commands, pipelines and the load generator use them. Names are imported on first use, so importing this
+package is cheap.
 """
 
 from __future__ import annotations

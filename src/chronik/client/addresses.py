@@ -1,4 +1,4 @@
-"""Addresses as users write them: `host:port`, in comma-separated lists. Never resolves a name."""
+"""Parses addresses as users write them: `host:port`, in comma-separated lists. Never resolves a name."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["PORT_DEFAULT", "Address", "parse_address", "parse_addresses"]
 
 PORT_DEFAULT = 9092
 PORT_MAX = 65_535
-LABEL_MAX = 63  # characters between two dots of a host name, by DNS
+LABEL_MAX = 63  # DNS limit for the part of a host name between two dots
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:
-    """Reads `host:port,host:port`; a port that is left out is 9092, an IPv6 address stands in brackets."""
+    """Parses `host:port,host:port`; the default port is 9092, and IPv6 addresses need brackets."""
     addresses = tuple(parse_address(each.strip()) for each in text.split(",") if each.strip())
     if not addresses:
         raise BadAddress(f"{text!r} names no broker: write host:port, for example localhost:{PORT_DEFAULT}")

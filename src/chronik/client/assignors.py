@@ -1,8 +1,8 @@
 """Assigns partitions to members, as the leader of a classic group does. Pure functions of the members' subscriptions.
 
 `range` and `roundrobin` give every group the same result as Kafka's own assignors of these names, because members of
-one group may be different clients and any of them may lead. `cooperative-sticky` keeps what members own as far as
-balance allows, and gives a partition that changes hands to nobody until its owner has let go of it in the next round.
+one group may be different clients and any of them may lead. `cooperative-sticky` keeps partitions with their owners as
+far as balance allows. A partition that moves is unassigned until its owner has revoked it in the next round.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from chronik.runtime.invariants import check
 
 
 class Subscription(NamedTuple):
-    """What a member said when it joined."""
+    """A member's data from its JoinGroup request."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
-    generation: int = -1  # in which it came to own them; of two who claim a partition the later one has it
+    generation: int = -1  # when it got them; if two members claim a partition, the later generation wins
     instance_id: str | None = None
 
 
-Assignment = dict[str, list[TopicPartition]]  # by member id; every member is there
+Assignment = dict[str, list[TopicPartition]]  # member id: partitions; includes every member
 
 
 class Assignor(Protocol):
@@ -32,7 +32,7 @@ class Assignor(Protocol):
     is_cooperative: bool
 
     def assign(self, counts: Mapping[str, int], members: Mapping[str, Subscription]) -> Assignment:
-        """`counts` has the number of partitions of every topic that exists; others are not assigned."""
+        """`counts` has the partition count of every existing topic; other topics are not assigned."""
 
 
 def in_order(members: Mapping[str, Subscription]) -> list[str]:
@@ -54,7 +54,7 @@ def _topics_of(members: Mapping[str, Subscription]) -> set[str]:
 
 
 class RangeAssignor:
-    """Topic by topic, a run of neighbouring partitions each; the first members get one more when it does not divide."""
+    """Per topic, a contiguous range for each member; the first members get one more if it does not divide evenly."""
 
     name = "range"
     is_cooperative = False
@@ -79,7 +79,7 @@ class RangeAssignor:
 
 
 class RoundRobinAssignor:
-    """All partitions of all topics dealt out in turn, past members that do not read the topic."""
+    """All partitions of all topics in turn, skipping members that do not read the topic."""
 
     name = "roundrobin"
     is_cooperative = False
@@ -102,7 +102,7 @@ class RoundRobinAssignor:
 
 
 class CooperativeStickyAssignor:
-    """Balanced like `roundrobin`, moving as little as possible, and never while somebody still reads."""
+    """Balanced like `roundrobin`, with as few moves as possible, and never while the old owner still reads."""
 
     name = "cooperative-sticky"
     is_cooperative = True
@@ -110,14 +110,14 @@ class CooperativeStickyAssignor:
     def assign(self, counts: Mapping[str, int], members: Mapping[str, Subscription]) -> Assignment:
         owners = self._owners(counts, members)
         wanted = self._balance(counts, members, owners)
-        # Whoever owns a partition that is to move sees that it is not his any more, lets go and joins again.
+        # The owner of a partition that moves finds it missing from its assignment, revokes it and rejoins.
         return {
             member_id: sorted(at for at in partitions if owners.get(at, member_id) == member_id)
             for member_id, partitions in wanted.items()
         }
 
     def _owners(self, counts: Mapping[str, int], members: Mapping[str, Subscription]) -> dict[TopicPartition, str]:
-        """Whose each partition is; of two who claim it, his who got it in the later generation, or nobody's."""
+        """The owner of each partition; if two claim it, the one of the later generation; in a tie, none."""
         claims: dict[TopicPartition, list[tuple[int, str]]] = {}
         for member_id in in_order(members):
             member = members[member_id]
@@ -135,7 +135,7 @@ class CooperativeStickyAssignor:
     def _balance(
         self, counts: Mapping[str, int], members: Mapping[str, Subscription], owners: Mapping[TopicPartition, str]
     ) -> dict[str, list[TopicPartition]]:
-        """Starts from what is owned, gives what is free to who has least, then evens out as far as it helps."""
+        """Keeps owners, gives free partitions to the member with the fewest, then evens out as far as it helps."""
         held: dict[str, list[TopicPartition]] = {member_id: [] for member_id in in_order(members)}
         readers = {
             topic: [member_id for member_id in held if topic in members[member_id].topics]
@@ -147,7 +147,7 @@ class CooperativeStickyAssignor:
                 held[owners[at]].append(at)
             else:
                 free.append(at)
-        # The partitions with the fewest possible readers first: they have the least choice.
+        # The partitions with the fewest possible readers first: they have the fewest choices.
         for at in sorted(free, key=lambda at: (len(readers[at.topic]), at)):
             least = min(readers[at.topic], key=lambda member_id: len(held[member_id]))
             held[least].append(at)
@@ -161,7 +161,7 @@ class CooperativeStickyAssignor:
         return held
 
     def _even_out(self, held: dict[str, list[TopicPartition]], readers: Mapping[str, list[str]]) -> None:
-        """Moves one partition at a time from who has at least two more than another who could read it."""
+        """Moves one partition at a time from a member to another eligible reader that has at least two fewer."""
         moved = True
         while moved:
             moved = False

@@ -1,10 +1,10 @@
-"""Records on their way to one partition: the batch that is filling, the waiting batches, and the one that was sent.
+"""Records queued for one partition: the open batch, the waiting batches, and the one in flight.
 
-At most one batch of a partition is with the broker at any time. So a batch that is sent again cannot overtake another,
-order holds without the broker's help, and while one is under way the next one fills.
+At most one batch per partition is in flight. So a resent batch cannot overtake another, order holds without the
+broker's help, and the next batch fills meanwhile.
 
-Nothing here talks to a broker or knows time: `producer` moves batches along. What becomes of a batch is told once, by
-its `outcome`; a `Delivery` is one record's share of that.
+Does no I/O and reads no clock: `producer` moves batches along. The fate of a batch is reported once, by its `outcome`;
+a `Delivery` is one record's view of that.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SEQUENCE_MAX: Final = 2**31 - 1
 
 
 class Identity(NamedTuple):
-    """What lets a broker recognise a batch that it has written already."""
+    """Lets a broker recognise a batch that it has already written."""
 
     producer_id: int
     epoch: int
@@ -37,14 +37,14 @@ NOBODY: Final = Identity(batches.NO_PRODUCER_ID, batches.NO_PRODUCER_EPOCH)
 
 
 class Acknowledged(NamedTuple):
-    """The batch was acknowledged. `base_offset` is -1 when the broker did not tell, as with acks=0."""
+    """The batch was acknowledged. `base_offset` is -1 if the broker did not report it, as with acks=0."""
 
     base_offset: int
     append_time_ms: int  # -1: the records keep their own timestamps
 
 
 class Split(NamedTuple):
-    """The batch was too large for the broker and went on in two."""
+    """The batch was too large for the broker and was split in two."""
 
     first: Batch
     second: Batch
@@ -63,7 +63,7 @@ class RecordPosition(NamedTuple):
 
 
 class Batch:
-    """Records for one partition. It is filled, then numbered and sent, perhaps several times, then settled."""
+    """Records for one partition. It is filled, then numbered and sent, perhaps repeatedly, then settled."""
 
     __slots__ = ("at", "attempt_count", "born_ns", "identity", "outcome", "records", "sequence", "size_bytes")
 
@@ -78,7 +78,7 @@ class Batch:
         self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
     def add(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers, size_bytes: int) -> int:
-        """The record's place in the batch."""
+        """Adds a record and returns its index in the batch."""
         index = len(self.records)
         self.records.append(Record(index, timestamp, key, value, headers))
         self.size_bytes += size_bytes
@@ -126,7 +126,7 @@ class Delivery:
 
     async def _wait(self) -> RecordPosition:
         batch, index = self._batch, self._index
-        # Shielded: many wait for one outcome, and one that gives up must not take it from the others.
+        # Shielded: many callers wait for one outcome, and cancelling one must not affect the others.
         while isinstance(outcome := await asyncio.shield(batch.outcome), Split):
             first_count = len(outcome.first.records)
             batch, index = (outcome.first, index) if index < first_count else (outcome.second, index - first_count)
@@ -145,7 +145,7 @@ class Delivery:
 
 
 class PartitionQueue:
-    """Batches of one partition, oldest first. The last one takes records while it has room."""
+    """Batches of one partition, oldest first. The last one accepts records while it has room."""
 
     __slots__ = ("_identity", "_next_sequence", "at", "batches", "in_flight", "is_due", "is_held_back")
 
@@ -153,20 +153,20 @@ class PartitionQueue:
         self.at = at
         self.batches: deque[Batch] = deque()
         self.in_flight: Batch | None = None
-        self.is_due = False  # the last batch has waited long enough, or somebody flushes
-        self.is_held_back = False  # the head failed and waits before it is sent again
+        self.is_due = False  # the last batch has waited long enough, or is being flushed
+        self.is_held_back = False  # the head failed and waits for its retry
         self._identity = NOBODY
         self._next_sequence = 0
 
     @property
     def is_ready(self) -> bool:
-        """There is a batch to send now: a full one, one that has waited long enough, or one to be sent again."""
+        """Whether a batch can be sent now: a full one, one that has waited long enough, or a retry."""
         if self.in_flight is not None or self.is_held_back or not self.batches:
             return False
         return self.is_due or len(self.batches) > 1 or self.batches[0].attempt_count > 0
 
     def filling(self, size_bytes: int, batch_bytes_max: int) -> Batch | None:
-        """The batch that takes a record of this size, if there is one."""
+        """The batch with room for a record of this size, if any."""
         if self.batches:
             last = self.batches[-1]
             if last.attempt_count == 0 and last.size_bytes + size_bytes <= batch_bytes_max:
@@ -174,7 +174,7 @@ class PartitionQueue:
         return None
 
     def take(self, identity: Identity) -> Batch:
-        """The head, to be sent now. It gets its sequence number the first time."""
+        """Takes the head for sending. It gets its sequence number the first time."""
         check(self.in_flight is None, "12 one batch of a partition is in flight", at=self.at)
         batch = self.batches.popleft()
         self.in_flight = batch
@@ -196,19 +196,19 @@ class PartitionQueue:
         return batch
 
     def put_back(self, batch: Batch) -> None:
-        """It failed and is to be sent again, before everything else of this partition."""
+        """The batch failed and will be resent before all others of this partition."""
         check(batch.attempt_count > 0, "12 only a batch that was sent is sent again", at=self.at)
         self._land(batch)
         self.batches.appendleft(batch)
 
     def take_unsent(self) -> Batch:
-        """The head, to be given up: it waited too long for its turn."""
+        """Takes the head to give it up: it waited too long."""
         check(self.in_flight is None, "12 one batch of a partition is in flight", at=self.at)
         self.in_flight = self.batches.popleft()
         return self.in_flight
 
     def finish(self, batch: Batch, outcome: Acknowledged | DeliveryFailed, *, may_be_written: bool) -> None:
-        """It is done. What was surely not written leaves no gap in the sequence."""
+        """The batch is settled. One that was certainly not written leaves no gap in the sequence."""
         self._land(batch)
         if not may_be_written:
             self._forget_sequence(batch)
@@ -216,12 +216,12 @@ class PartitionQueue:
         batch.settle(outcome)
 
     def renumber(self, batch: Batch) -> None:
-        """The broker does not know our sequence any more and wrote nothing: the batch starts a new one."""
+        """The broker no longer knows the sequence and wrote nothing: the batch starts a new one."""
         self._forget_sequence(batch)
         self.put_back(batch)
 
     def split(self, batch: Batch) -> None:
-        """Goes on with two halves of a batch that was too large."""
+        """Continues with two halves of a batch that was too large."""
         self._land(batch)
         self._forget_sequence(batch)
         halves = Split(Batch(batch.at, batch.born_ns), Batch(batch.at, batch.born_ns))
@@ -269,7 +269,7 @@ class PartitionQueue:
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """What a record takes in a batch at most."""
+    """The largest size of a record in a batch."""
     size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
     for name, content in headers:
         size += HEADER_OVERHEAD_BYTES + 4 * len(name) + len(content or b"")
@@ -277,5 +277,5 @@ def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> in
 
 
 def _after(sequence: int, count: int) -> int:
-    """Sequence numbers go around: after 2^31 - 1 comes 0."""
+    """Sequence numbers wrap around: 0 follows 2^31 - 1."""
     return (sequence + count) & SEQUENCE_MAX

@@ -1,9 +1,9 @@
-"""`connect`: how programs reach a cluster.
+"""`connect`: the entry point for programs.
 
     async with connect("localhost:9092") as cluster: ...
     async with connect("broker:9093", properties="client.properties") as cluster: ...
 
-It uses the clock, network and random numbers of this machine. The simulator makes its clients without it.
+It uses this machine's clock, network and random numbers. The simulator creates its clients without it.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
         while True:
             for fetched in await consumer.poll(): ...
 
-`poll` does all work: rebalances, commits, lookups of starting positions. Records count as processed when the next poll
-is called, so an automatic commit never includes a record that the caller has not finished. A poll may take as long as a
-rebalance. If the offset of a partition no longer exists, reading continues at `reset`; with None, `poll` raises.
+`poll` does all work: rebalances, commits, lookups of starting positions. Records count as processed when you call poll
+again, so an automatic commit never includes an unfinished record. A poll may take as long as a rebalance. If a
+partition's offset no longer exists, reading continues at `reset`; with None, `poll` raises.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Told = Callable[[Sequence[TopicPartition]], Awaitable[None]]
 
 
 class AtTime(NamedTuple):
-    """Start at the first record of this time or later; at the end when there is none."""
+    """Start at the first record of this time or later; at the end if there is none."""
 
     timestamp_ms: int
 
@@ -68,7 +68,7 @@ class Consumer:
         timing_ms: session_timeout_ms, rebalance_timeout_ms and heartbeat_ms of a group member.
         """
         if unknown := timing_ms.keys() - TIMING:
-            raise TypeError(f"unknown settings of a consumer: {', '.join(sorted(unknown))}")
+            raise TypeError(f"unknown consumer settings: {', '.join(sorted(unknown))}")
         self._cluster = cluster
         self._options = options or FetchOptions()
         self.group_id = group_id
@@ -82,7 +82,7 @@ class Consumer:
         self._membership: Membership | None = None
         self._on_assigned: Told | None = None
         self._on_revoked: Told | None = None
-        self._committed: dict[TopicPartition, int] = {}  # what we know the group's offsets to be
+        self._committed: dict[TopicPartition, int] = {}  # the group's offsets, as far as known
 
     async def __aenter__(self) -> Self:
         return self
@@ -90,7 +90,7 @@ class Consumer:
     async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
-    # --- what to read
+    # --- choosing partitions
 
     async def assign(self, starts: Mapping[TopicPartition, Start]) -> None:
         """Reads exactly these partitions, each from its start, without a group assignment.
@@ -103,9 +103,9 @@ class Consumer:
     def subscribe(
         self, topics: Sequence[str], *, on_assigned: Told | None = None, on_revoked: Told | None = None
     ) -> None:
-        """Joins the group at the next poll. The callbacks are told partitions before they are read or given up."""
+        """Joins the group at the next poll. The callbacks get partitions before they are read or revoked."""
         if self.group_id is None:
-            raise ValueError("subscribing takes a group_id; without one, assign partitions")
+            raise ValueError("subscribe needs a group_id; without one, use assign")
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
         self._membership = Membership(
             self._cluster,
@@ -128,7 +128,7 @@ class Consumer:
 
     @property
     def membership(self) -> Member | None:
-        """What a transaction that commits this consumer's positions names; None outside of a group."""
+        """The membership for a transaction that commits this consumer's positions; None without a group."""
         if self.group_id is None:
             return None
         if self._membership is None:
@@ -140,7 +140,7 @@ class Consumer:
         return self._fetcher.positions()
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """The end of each partition that can be read, as of the last fetch: lag is this minus the position."""
+        """The readable end of each partition, as of the last fetch: lag is this minus the position."""
         return self._fetcher.high_watermarks()
 
     async def seek(self, starts: Mapping[TopicPartition, Start]) -> None:
@@ -171,7 +171,7 @@ class Consumer:
     async def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> None:
         """Stores offsets for the group: the given ones, or the positions after all records that poll has returned."""
         if self.group_id is None:
-            raise ValueError("committing takes a group_id")
+            raise ValueError("commit needs a group_id")
         chosen = self.positions() if positions is None else positions
         changed = {at: offset for at, offset in chosen.items() if self._committed.get(at) != offset}
         if not changed:
@@ -199,7 +199,7 @@ class Consumer:
     # --- groups
 
     async def _rebalance(self, membership: Membership) -> None:
-        """Joins until the group has settled. What is no longer ours is given up before anybody else reads it."""
+        """Joins until the group has settled. Revokes lost partitions before other members read them."""
         await self._commit_quietly()
         while membership.needs_join:
             if not membership.is_cooperative or membership.is_forgotten:
@@ -207,7 +207,7 @@ class Consumer:
                 membership.is_forgotten = False
             assigned = await membership.join(self.assignment)
             if membership.is_forgotten:
-                await self._revoke(self.assignment)  # what is ours again begins where the group is by now
+                await self._revoke(self.assignment)  # reassigned partitions restart at the group's current offsets
                 membership.is_forgotten = False
             revoked = [at for at in self.assignment if at not in assigned]
             check(
@@ -219,7 +219,7 @@ class Consumer:
             if revoked:
                 await self._commit_quietly()
                 await self._revoke(revoked)
-                membership.needs_join = membership.is_cooperative  # now somebody else may have them
+                membership.needs_join = membership.is_cooperative  # rejoin, so that other members can get them
             added = [at for at in assigned if at not in self.assignment]
             if added:
                 self._fetcher.put(await self._starting_points(added))
@@ -243,7 +243,7 @@ class Consumer:
             self._committed.pop(at, None)
 
     async def _starting_points(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where the group is, or where `reset` says for partitions it has not read."""
+        """The group's offsets, or `reset` for partitions without one."""
         assert self.group_id is not None
         committed = await offsets.committed(self._cluster, self.group_id, is_stable=True)
         known = {at: committed[at].offset for at in partitions if at in committed}
@@ -260,7 +260,7 @@ class Consumer:
             await self._commit_quietly()
 
     async def _commit_quietly(self) -> None:
-        """A commit that comes too late for its generation is no error: whoever has the partitions now reads again."""
+        """A commit that is too late for its generation is not an error: the new owner reads the records again."""
         if self._auto_commit_ms is None:
             return
         try:
@@ -270,7 +270,7 @@ class Consumer:
                 raise
 
     async def _resolve(self, starts: Mapping[TopicPartition, Start]) -> dict[TopicPartition, int]:
-        """Offsets, where a start was a time or a place."""
+        """Resolves starts given as times or log positions to offsets."""
         found = {at: start for at, start in starts.items() if isinstance(start, int) and start >= 0}
         asked = {
             at: start.timestamp_ms if isinstance(start, AtTime) else start
@@ -280,12 +280,12 @@ class Consumer:
         while asked:
             looked_up = await offsets.look_up(self._cluster, asked, isolation_level=self._options.isolation_level)
             for at in asked:
-                answer = looked_up.get(at) or BadAnswer(f"the leader of {at} said nothing of its offsets")
+                answer = looked_up.get(at) or BadAnswer(f"the leader of {at} returned no offset for it")
                 if isinstance(answer, ClientError):
                     raise answer
                 if answer.offset != offsets.NONE:
                     found[at] = answer.offset
-            asked = dict.fromkeys(asked.keys() - found.keys(), LATEST)  # no record is that late
+            asked = dict.fromkeys(asked.keys() - found.keys(), LATEST)  # no record is that late: start at the end
         for topic in {at.topic for at in starts}:
             await self._cluster.topic(topic)
         return {at: found[at] for at in starts}

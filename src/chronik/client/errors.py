@@ -1,23 +1,23 @@
-"""What can go wrong between a client and a cluster. The whole tree:
+"""The errors between a client and a cluster. The whole tree:
 
     ClientError
-      BadAddress         the user's: text that names no host and port
-      BadProperties      the user's: a key of client.properties (`client.properties` defines it)
-      Unreachable        no connection, or it ended, or no answer came in time; trying again may help
-      Refused            the cluster answered with an error of Kafka's, which `kafka_error` is
-        OffsetOutOfRange ... namely that a partition has no such offset, any more or yet
+      BadAddress         user error: text without a valid host and port
+      BadProperties      user error: a key of client.properties (`client.properties` defines it)
+      Unreachable        no connection, or it ended, or no answer in time; retrying may help
+      Refused            the cluster answered with a Kafka error, `kafka_error`
+        OffsetOutOfRange the partition does not have this offset, or no longer has it
       QuorumLost         too few voters answer to elect a controller; no attempt can succeed until they do
       Unsupported        the broker serves no version of an API that this client knows
-      BadAnswer          what came back cannot be read, or contradicts itself
-      LoginFailed        the broker's part of a login was wrong
-      Unsendable         the caller's: a record that has no form on the wire
-      DeliveryFailed     records that a producer gave up on; its cause is one of the above
-      TransactionFailed  a transaction that cannot be committed: abort it, and do it again in a new one
-      Fenced             a transactional producer that is over: another one has its transactional id, or it was too slow
+      BadAnswer          the answer cannot be read, or contradicts itself
+      LoginFailed        the broker failed to authenticate itself
+      Unsendable         caller error: a record that cannot be encoded
+      DeliveryFailed     records that a producer gave up; the cause is one of the above
+      TransactionFailed  the transaction cannot be committed: abort it and repeat it
+      Fenced             the transactional producer cannot continue: its id was taken over, or it was too slow
       Closed             used after it was closed
 
-Every message says what was being done, where, and what to do about it. What a connection raises comes from
-`wire.peer_errors`; its base is this tree's base, so a caller needs to catch one class.
+Every message says what was attempted, where, and what to do. Connections raise the errors of `wire.peer_errors`; their
+base class is this tree's base class, so callers need to catch only one class.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ ClientError = PeerError
 
 
 class BadAddress(ClientError):
-    """Text that is no list of host:port."""
+    """The text is not a list of host:port."""
 
 
 class OffsetOutOfRange(Refused):
-    """What stood at the offset was deleted by retention, or the log lost it; or it was never written."""
+    """Retention deleted the record at the offset, or the log lost it, or it was never written."""
 
     def __init__(self, at: TopicPartition, offset: int) -> None:
         detail = f"{at} has no offset {offset}: start from its beginning or its end, or keep more with retention.ms"
@@ -74,18 +74,18 @@ class OffsetOutOfRange(Refused):
 
 
 class QuorumLost(ClientError):
-    """Made with the words of a survey: which voters answer, and how many are needed."""
+    """Created with the text of a survey: which voters answer, and how many are needed."""
 
     def __str__(self) -> str:
         return f"{self.args[0]}. Start them again; `chronik cluster status` shows every node"
 
 
 class Unsendable(ClientError):
-    """A value does not fit its field: a timestamp beyond 64 bits, a header key that is no text."""
+    """A value does not fit its field: a timestamp beyond 64 bits, a header key that is not text."""
 
 
 class DeliveryFailed(ClientError):
-    """Some records were not acknowledged; whether they were written is not known unless the cause says so."""
+    """Some records were not acknowledged; unless the cause says so, whether they were written is unknown."""
 
     def __init__(self, cause: ClientError, topic: str, partition: int, record_count: int) -> None:
         super().__init__(cause, topic, partition, record_count)
@@ -100,7 +100,7 @@ class DeliveryFailed(ClientError):
 
 
 class TransactionFailed(ClientError):
-    """Nothing of the transaction will be seen. Abort it; its records may be sent again in a new one."""
+    """No record of the transaction will be visible. Abort it; its records may be sent again in a new one."""
 
     def __init__(self, transactional_id: str, cause: ClientError) -> None:
         super().__init__(transactional_id, cause)
@@ -115,7 +115,7 @@ class TransactionFailed(ClientError):
 
 
 class Fenced(ClientError):
-    """Every further request of this producer is refused, and its transaction is aborted. Close it."""
+    """Every further request of this producer will be refused, and its transaction is aborted. Close the producer."""
 
     def __init__(self, transactional_id: str, timeout_ms: int, cause: ClientError) -> None:
         super().__init__(transactional_id, timeout_ms, cause)

@@ -1,8 +1,8 @@
-"""One Fetch request to one node, and turning what comes back into records.
+"""One Fetch request to one node, and decoding its response into records.
 
-A `Chunk` is the answer for one partition: whole batches, checked when they are taken, from which records are taken
-batch by batch. It leaves out what a reader is not to see: records before the offset asked for (a batch is sent whole),
-control records, and, for a reader of committed records, those of transactions that were aborted.
+A `Chunk` is the response for one partition: whole batches, checked when records are taken, batch by batch. It skips
+records before the requested offset (a batch is sent whole), control records, and, for a reader of committed records,
+records of aborted transactions.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from chronik.wire.records import ControlType, Record
 if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
 
-MAGIC_2: Final = 4  # the version from which on every broker answers in batches of magic 2
-NAMES: Final = 12  # the last version that names topics; from 13 on it is their ids
-# A batch of 1 MiB that holds this much is a bomb; a client trusts its broker, but its memory has an end.
+MAGIC_2: Final = 4  # the first version with magic 2 batches from every broker
+NAMES: Final = 12  # the last version with topic names; later ones have topic ids
+# A batch of 1 MiB that decompresses to this is a bomb. A client trusts its broker, but its memory is limited.
 DECOMPRESSED_BYTES_MAX: Final = 1 << 30
-ANSWER_TIMEOUT_MS: Final = 30_000  # beyond the time that the broker was allowed to wait
+ANSWER_TIMEOUT_MS: Final = 30_000  # in addition to the time that the broker may wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class FetchOptions:
 
 
 class Fetched(NamedTuple):
-    """Records of one partition, in order. It can be empty, for example if it held only aborted records."""
+    """Records of one partition, in order. May be empty, for example if it held only aborted records."""
 
     at: TopicPartition
     records: list[Record]
@@ -126,13 +126,13 @@ async def fetch_data(
         for told in topic.partitions:
             at = TopicPartition(topic.topic or names.get(topic.topic_id, ""), told.partition_index)
             if at not in offsets:
-                raise BadAnswer(f"broker {node_id} answered for {at}, which it was not asked about")
+                raise BadAnswer(f"broker {node_id} answered for {at}, which was not requested")
             answers[at] = told
     return ToldData(answers, response.throttle_time_ms)
 
 
 def batches_of(at: TopicPartition, told: PartitionData, offset: int) -> list[BatchView]:
-    """The batches that were sent in full. Raises Refused, or BadAnswer."""
+    """The complete batches. Raises Refused, or BadAnswer."""
     if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         raise OffsetOutOfRange(at, offset)
     if told.error_code:
@@ -155,16 +155,16 @@ def _answer(at: TopicPartition, told: PartitionData, offset: int, isolation_leve
 
 
 class Visibility:
-    """Which batches of one answer a reader may see: no control batches, and none of transactions that were aborted if
-    it reads committed records. Batches must be asked about in their order."""
+    """Which batches of one response a reader may see: no control batches, and for a reader of committed records no
+    aborted transactions. Ask about batches in their order."""
 
     __slots__ = ("_aborted", "_aborting")
 
     def __init__(self, told: PartitionData, isolation_level: int) -> None:
         aborted = told.aborted_transactions or [] if isolation_level == READ_COMMITTED else []
-        # (first offset, producer id) of transactions that come to nothing, by offset
+        # (first offset, producer id) of aborted transactions, by offset
         self._aborted = deque(sorted((a.first_offset, a.producer_id) for a in aborted))
-        self._aborting: set[int] = set()  # producers inside such a transaction, at this point of the log
+        self._aborting: set[int] = set()  # producers with an aborted transaction at this point of the log
 
     def shows(self, batch: BatchView) -> bool:
         """Raises Malformed."""
@@ -179,15 +179,15 @@ class Visibility:
 
 
 def damage_of(at: TopicPartition, batch: BatchView) -> BadAnswer:
-    """What to raise for a batch whose checksum fails."""
+    """The error for a batch whose checksum fails."""
     return BadAnswer(
         f"{at}: the batch at offset {batch.base_offset} fails its checksum: "
-        "it was damaged on the way or on the broker's disk"
+        "it was damaged in transit or on the broker's disk"
     )
 
 
 class Chunk:
-    """What one fetch brought of one partition and has not been taken yet."""
+    """The part of one partition's fetched data that has not been taken yet."""
 
     __slots__ = ("_batches", "_visibility", "at", "high_watermark", "next_offset")
 
@@ -210,7 +210,7 @@ class Chunk:
         return not self._batches
 
     def take(self, records_max: int) -> Fetched:
-        """Whole batches until there are `records_max` records; raises BadAnswer when the bytes are not as written."""
+        """Whole batches until there are `records_max` records; raises BadAnswer for damaged data."""
         taken: list[Record] = []
         while self._batches and len(taken) < records_max:
             batch = self._batches.popleft()

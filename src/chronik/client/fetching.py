@@ -1,10 +1,10 @@
-"""Reads partitions: keeps a position in each, has one fetch per leader under way, and hands out records in order.
+"""Reads partitions: keeps a position in each, has one fetch per leader in flight, and returns records in order.
 
-Fetches run ahead of whoever polls: while records are being worked on, the next ones are on their way, at most one
-answer per partition. An answer that comes after its partition was moved (seek, revoke) is dropped. A position moves
-only when records are handed out, so it is always what should be committed.
+Fetches run ahead of the caller: while it processes records, the next ones are fetched, at most one answer per
+partition. An answer that arrives after its partition was moved (seek, revoke) is dropped. A position advances only when
+records are returned, so it is always the offset to commit.
 
-Never commits, and never decides where a partition starts or starts again: it reports OFFSET_OUT_OF_RANGE.
+Never commits, and never decides where a partition starts or restarts: it reports OFFSET_OUT_OF_RANGE.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
     from chronik.client.topology import TopicPartition
 
-LINES: Final = ("fetch", "fetch after a move")  # connections to a node; the second is opened only when it is needed
-RECORDS_MAX: Final = 2_000  # of one `take`, rounded up to whole batches: what the loop decodes without a break
-TOPIC_GONE_MS: Final = 500  # a pause as long as this comes after several: a topic still unknown then was deleted
-# The topic was deleted and made anew: its id is another one now.
-DAMAGED_S_MAX: Final = 15  # until a reader is told that the leader cannot read its log; replicas are mended in less
+LINES: Final = ("fetch", "fetch after a move")  # connections to a node; the second is opened only when needed
+RECORDS_MAX: Final = 2_000  # per `take`, rounded up to whole batches: decoded without yielding to the loop
+TOPIC_GONE_MS: Final = 500  # after pauses of this length, a topic that is still unknown was deleted
+DAMAGED_S_MAX: Final = 15  # then the reader gets the leader's read error; replica repair takes less
+# Errors that mean that the topic was deleted and created again, with a new id.
 TOPIC_CHANGED: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
 
 
@@ -37,11 +37,11 @@ class Fetcher:
         self._cluster = cluster
         self._options = options
         self._partitions: dict[TopicPartition, _Position] = {}
-        self._under_way: dict[tuple[int, str], int] = {}  # (node, line) -> the move after which it was sent
+        self._under_way: dict[tuple[int, str], int] = {}  # (node, line) -> number of the last move before it was sent
         self._move_count = 0
         self._arrived = asyncio.Event()
         self._tasks = Tasks("fetcher", self._broken)
-        self._fault: Exception | None = None  # a bug of ours
+        self._fault: Exception | None = None  # an unexpected error, that is, a bug
 
     # --- positions
 
@@ -50,15 +50,15 @@ class Fetcher:
         return tuple(self._partitions)
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Where each partition goes on: the offset after the last record handed out."""
+        """The position of each partition: the offset after the last returned record."""
         return {at: position.offset for at, position in self._partitions.items()}
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """Where each partition ended when it was last read; -1 when it has not been."""
+        """The end of each partition at its last fetch; -1 before the first."""
         return {at: position.high_watermark for at, position in self._partitions.items()}
 
     def put(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Starts reading these partitions at these offsets, or goes on there."""
+        """Starts or continues reading these partitions at these offsets."""
         self._move_count += 1
         for at, offset in offsets.items():
             self._partitions[at] = _Position(offset, Backoff(self._cluster.randomness))
@@ -78,9 +78,9 @@ class Fetcher:
     # --- reading
 
     async def poll(self, timeout_ms: int) -> list[Fetched]:
-        """Records as soon as there are some; an empty list when the time is up.
+        """Returns records as soon as there are some; an empty list at the timeout.
 
-        Raises the error of a partition that trying again does not help; the others go on with the next call.
+        Raises the permanent error of a partition; the other partitions continue with the next call.
         """
         end_s = asyncio.get_running_loop().time() + timeout_ms / 1000
         while True:
@@ -88,7 +88,7 @@ class Fetcher:
             if self._fault is not None:
                 raise self._fault
             taken = self._take()
-            self._start_fetches()  # those of partitions just taken from run ahead of the next call
+            self._start_fetches()  # prefetches for the partitions just taken from
             if taken:
                 return taken
             left_s = end_s - asyncio.get_running_loop().time()
@@ -107,7 +107,7 @@ class Fetcher:
             if position.fault is not None:
                 fault, position.fault = position.fault, None
                 if taken:
-                    position.fault = fault  # what was taken goes out first
+                    position.fault = fault  # return the records taken before it first
                     break
                 raise fault
             if position.chunk is None or position.is_paused:
@@ -123,7 +123,7 @@ class Fetcher:
                 records_left -= len(fetched.records)
                 if records_left <= 0:
                     break
-        if taken:  # the others come first next time
+        if taken:  # for fairness, the other partitions come first next time
             for fetched in taken:
                 self._partitions[fetched.at] = self._partitions.pop(fetched.at)
         return taken
@@ -154,13 +154,14 @@ class Fetcher:
             asked = {at: self._partitions[at] for at in offsets}
             for position in asked.values():
                 position.is_busy = True
-            # A partition that still has records is fetched from after they are taken; a fetch that waits for others
+            # A partition with unread records is fetched from after they are taken. A long fetch of the others would
+            # delay it.
             # would keep it waiting as well.
             max_wait_ms = 0 if node_id in with_records else self._options.max_wait_ms
             self._tasks.start(f"fetch-{node_id}", self._fetch(node_id, line, offsets, asked, max_wait_ms))
 
     def _free_line(self, node_id: int) -> str | None:
-        """One fetch at a time; but what was moved does not wait for one sent before, which may itself be waiting."""
+        """One fetch per line. After a move, the second line avoids waiting for an earlier long fetch."""
         if self._move_count in (self._under_way.get((node_id, line)) for line in LINES):
             return None
         return next((line for line in LINES if (node_id, line) not in self._under_way), None)
@@ -182,7 +183,7 @@ class Fetcher:
             del self._under_way[node_id, line]
             for position in asked.values():
                 position.is_busy = False
-        # A partition that was moved meanwhile has another position by now; what is noted on this one is forgotten.
+        # A partition that was moved meanwhile has a new position object; updates of the old one are ignored.
         for at, position in asked.items():
             answer = answers.get(at)
             if isinstance(answer, ClientError):
@@ -208,14 +209,14 @@ class Fetcher:
             position.fault = fault
 
     def _is_damaged_long(self, position: _Position) -> bool:
-        """A damaged replica makes room for another within seconds. If none does, nobody has these records."""
+        """A damaged replica hands over to another within seconds. If none takes over, no replica has these records."""
         now_s = asyncio.get_running_loop().time()
         if position.damaged_since_s is None:
             position.damaged_since_s = now_s
         return now_s - position.damaged_since_s > DAMAGED_S_MAX
 
     def _hold_back(self, at: TopicPartition, position: _Position) -> None:
-        """Fetches from it again after a pause, in which the leader is looked up anew."""
+        """Retries the partition after a pause, during which its leader is looked up again."""
         check(not position.is_busy, "27 one fetch or pause of a partition at a time", at=at, offset=position.offset)
         position.is_busy = True
         self._tasks.start(f"wait-{at}", self._wait(at, position))
@@ -225,12 +226,12 @@ class Fetcher:
         wait_ms = position.backoff.next_ms()
         await asyncio.sleep(wait_ms / 1000)
         try:
-            if self._cluster.topology.topics.get(at.topic) is known:  # nobody else has learnt it meanwhile
+            if self._cluster.topology.topics.get(at.topic) is known:  # not refreshed by another caller meanwhile
                 await self._cluster.refresh([at.topic])
             if wait_ms >= TOPIC_GONE_MS:
                 self._cluster.topology.topic(at.topic)
         except Unreachable:
-            pass  # the next attempt says so, if it is still true
+            pass  # the next attempt reports it, if it persists
         except ClientError as refusal:
             position.fault = refusal
         position.is_busy = False
@@ -247,9 +248,9 @@ class _Position:
     def __init__(self, offset: int, backoff: Backoff) -> None:
         self.offset = offset
         self.high_watermark = -1
-        self.chunk: Chunk | None = None  # fetched, not yet taken
-        self.fault: ClientError | None = None  # to be raised by the next poll
-        self.damaged_since_s: float | None = None  # since when the leader cannot read what is asked for
-        self.is_busy = False  # a fetch is under way, or a pause before the next one
+        self.chunk: Chunk | None = None  # fetched but not yet taken
+        self.fault: ClientError | None = None  # raised by the next poll
+        self.damaged_since_s: float | None = None  # since when the leader cannot read the requested records
+        self.is_busy = False  # a fetch is in flight, or paused before a retry
         self.is_paused = False
         self.backoff = backoff

@@ -1,8 +1,7 @@
-"""Asking the leaders of many partitions at once: one request per leader, again where leaders have moved.
+"""Queries the leaders of many partitions: one request per leader, with retries where leaders have moved.
 
-The result holds every partition asked about: an answer, or the error that was still there when time was up. A topic
-or partition that the cluster does not have is an error at once. Nothing is raised for a partition, only for the cluster
-as a whole.
+The result holds every requested partition: an answer, or the last error at the timeout. A topic or partition that does
+not exist fails immediately. Exceptions concern only the cluster as a whole, never one partition.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartit
 async def ask_leaders(
     cluster: ClusterClient, partitions: Iterable[TopicPartition], ask: Ask[T], *, timeout_ms: int = RETRY_TIMEOUT_MS
 ) -> dict[TopicPartition, T | ClientError]:
-    """Calls `ask(node_id, partitions it leads)` for every leader, side by side."""
+    """Calls `ask(node_id, partitions it leads)` for every leader, concurrently."""
     left = list(dict.fromkeys(partitions))
     found: dict[TopicPartition, T | ClientError] = {}
     end_ns = cluster.clock.monotonic_ns() + timeout_ms * 1_000_000
@@ -60,7 +59,7 @@ async def ask_leaders(
 async def _by_leader(
     cluster: ClusterClient, partitions: list[TopicPartition]
 ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, Refused]]:
-    """Partitions by the node that leads them, and those without."""
+    """Partitions by leader node, and those without a leader."""
     unknown: dict[TopicPartition, Refused] = {}
     led: dict[int, list[TopicPartition]] = {}
     missing = [topic for topic in by_topic(partitions) if topic not in cluster.topology.topics]

@@ -1,9 +1,10 @@
-"""A member of a classic group: joins, leads or follows a round of assignment, stays alive by heartbeats, leaves.
+"""A member of a classic group: joins, takes part in assignment rounds, sends heartbeats, leaves.
 
-A round is JoinGroup, which the coordinator answers when all members have joined, and SyncGroup, which carries what the
-leader decided. `join` returns with this member's partitions, however many rounds that takes. Afterwards heartbeats go
-out by themselves until `needs_join` tells that the group has moved on: then the owner gives up what it must and joins
-again. Nothing here fetches or commits.
+A round is JoinGroup, which the coordinator answers when all members have joined, and SyncGroup, which distributes the
+leader's assignment. `join` returns this member's partitions, after as many rounds as necessary. Then heartbeats run in
+the background until `needs_join` reports that the group is rebalancing: the owner must revoke partitions and join
+again.
+This module never fetches or commits.
 """
 
 from __future__ import annotations
@@ -42,18 +43,18 @@ SESSION_TIMEOUT_MS: Final = 45_000
 REBALANCE_TIMEOUT_MS: Final = 60_000
 HEARTBEAT_MS: Final = 3_000
 ANSWER_TIMEOUT_MS: Final = 10_000
-TOPICS_CHECK_MS: Final = 60_000  # how soon the leader notices that a topic has got more partitions
-PURPOSE: Final = "group"  # a connection of its own, since a join may take as long as the slowest member
+TOPICS_CHECK_MS: Final = 60_000  # how soon the leader notices a topic's new partitions
+PURPOSE: Final = "group"  # a separate connection, since a join may take as long as the slowest member
 NO_GENERATION: Final = -1
 _VERSION_BYTES: Final = 2
 
-# The coordinator does not know this member any more; it has to join as a new one.
+# Errors that mean that the coordinator no longer knows this member; it must join as a new one.
 FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 REJOIN: Final = FORGOTTEN | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED}
 
 
 class Member(NamedTuple):
-    """The member of a group on whose behalf offsets are committed; without a member id, anybody."""
+    """The member on whose behalf offsets are committed; without a member id, the group as a whole."""
 
     group_id: str
     member_id: str = ""
@@ -81,25 +82,25 @@ class Membership:
         self.member_id = ""
         self.generation = NO_GENERATION
         self.needs_join = True
-        self.is_forgotten = False  # since it last owned anything: others may have read on from there
-        self.fault: ClientError | None = None  # why this member can never take part again
+        self.is_forgotten = False  # since it last owned partitions: others may have continued reading them
+        self.fault: ClientError | None = None  # the permanent error that ended this membership
         self._assignors = [assignor_named(name) for name in assignors]
         self._session_timeout_ms = session_timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._heartbeat_ms = heartbeat_ms
-        self._counts: dict[str, int] = {}  # partitions by topic, as the leader last assigned them
+        self._counts: dict[str, int] = {}  # topic: partition count in the leader's last assignment
         self._is_leader = False
         self._tasks = Tasks("membership")
         self._backoff = Backoff(cluster.randomness)
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether members keep reading what they own while the group assigns anew."""
+        """Whether members keep reading their partitions during a rebalance."""
         return all(assignor.is_cooperative for assignor in self._assignors)
 
     async def join(self, owned: Sequence[TopicPartition]) -> tuple[TopicPartition, ...]:
-        """Takes part in rounds until one ends with an assignment. `owned` is what this member still reads; what it
-        owned before the group forgot it (`is_forgotten`, also while it joins) it has lost, and does not claim.
+        """Takes part in rounds until one ends with an assignment. `owned` are the partitions that this member still
+        reads. If the group has dropped the member (`is_forgotten`, also during the join) it claims none of them.
         """
         if self.fault is not None:
             raise self.fault
@@ -119,14 +120,14 @@ class Membership:
                 return partitions
 
     async def leave(self) -> None:
-        """Lets the others have this member's partitions at once. A static member keeps its place instead."""
+        """Releases this member's partitions at once. A static member keeps its membership instead."""
         await self._tasks.stop()
         if not self.member_id or self.instance_id is not None:
             return
         request = LeaveGroupRequest(
             group_id=self.group_id, members=[MemberIdentity(member_id=self.member_id, reason="the consumer was closed")]
         )
-        with suppress(Refused, Unreachable):  # the session time-out does the same, later
+        with suppress(Refused, Unreachable):  # the session timeout has the same effect, later
             await self._cluster.ask_coordinator(
                 self.group_id, request, LeaveGroupResponse, version_min=3, timeout_ms=ANSWER_TIMEOUT_MS, purpose=PURPOSE
             )
@@ -230,7 +231,7 @@ class Membership:
                     await self._learn_counts(set(self.topics) | before.keys())
                     self.needs_join = self._counts != before
             except Unreachable:
-                continue  # the session outlives a few lost heartbeats
+                continue  # the session survives a few lost heartbeats
             except Refused as fault:
                 if self._may_join_again(fault):
                     self.needs_join = not fault.retriable
@@ -256,7 +257,7 @@ class Membership:
         self._cluster.refuse_from_coordinator(self.group_id, code, f"cannot {verb} group {self.group_id!r}")
 
     def _may_join_again(self, fault: ClientError) -> bool:
-        """Whether joining again helps; takes note of a coordinator that has forgotten this member."""
+        """Whether joining again helps; records that the coordinator has dropped this member."""
         code = fault.kafka_error if isinstance(fault, Refused) else None
         if code in FORGOTTEN:
             self._forget()
@@ -289,7 +290,7 @@ def _wire_partitions(partitions: Sequence[TopicPartition]) -> list[protocol.Topi
 
 
 def _subscription(member: JoinGroupResponseMember) -> Subscription:
-    """What a member said, whatever client it runs; a newer version than ours is read as ours."""
+    """A member's subscription, from any client; a newer version is decoded as the newest known one."""
     data = memoryview(member.metadata)
     version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
     try:

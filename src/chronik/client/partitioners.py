@@ -1,7 +1,7 @@
-"""Which partition a record goes to, as Kafka's own producer chooses: by key when it has one, else by batch.
+"""Chooses the partition of a record, like Kafka's own producer: by key if it has one, else by batch.
 
-Equal keys go to the same partition whatever client wrote them, so `murmur2` must be Java's, bit for bit. Records
-without key stick to one partition until its batch is sent: few large batches instead of many small ones.
+Equal keys go to the same partition whatever client wrote them, so `murmur2` must equal Java's, bit for bit. Records
+without a key use one partition until its batch is sent, which gives few large batches instead of many small ones.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:
-    """Where records of a key belong. It changes when a topic gets more partitions."""
+    """The partition for a key. It changes when a topic gets more partitions."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 class Sticky:
-    """The partition for records of one topic that have no key, until `move`."""
+    """The partition for a topic's records without a key, until `move`."""
 
     __slots__ = ("_randomness", "partition")
 
@@ -48,7 +48,7 @@ class Sticky:
         self.partition = choices[randomness.below(len(choices))]
 
     def move(self, choices: Sequence[int]) -> int:
-        """Chooses another of the partitions that can be written to, if there is another."""
+        """Chooses another writable partition, if there is one."""
         others = [each for each in choices if each != self.partition] or list(choices)
         self.partition = others[self._randomness.below(len(others))]
         return self.partition

@@ -5,9 +5,9 @@
         position = await delivery          # optional: `flush` raises the first failure
 
 `send` returns when the record is in the buffer; if the buffer is full, it waits for space. A record is delivered when
-the broker has acknowledged it as `acks` demands. Idempotence is on unless acks is lowered: a batch that was written but
-whose response was lost is not written twice. Retriable errors are retried until `delivery_timeout_ms`, and the order
-within a partition is kept (see `batching`). `stalls` says what records are waiting for meanwhile.
+the broker has acknowledged it according to `acks`. Idempotence is on unless acks is lowered: a batch that was written
+but whose response was lost is not written twice. Retriable errors are retried until `delivery_timeout_ms`, and the
+order within a partition is kept (see `batching`). Meanwhile `stalls` reports what records are waiting for.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from chronik.wire.records import Headers
 
 ALL, LEADER, NONE = -1, 1, 0  # acks
-BATCH_BYTES_MAX: Final = 1_000_000  # just below max.message.bytes of a broker that was not configured
+BATCH_BYTES_MAX: Final = 1_000_000  # just below the default max.message.bytes of brokers
 BUFFER_BYTES_MAX: Final = 64 << 20
 REQUESTS_PER_NODE_MAX: Final = 5
 BATCHES_PER_REQUEST_MAX: Final = 16  # so that a request stays below socket.request.max.bytes
@@ -43,18 +43,18 @@ LINGER_MS: Final = 5
 DELIVERY_TIMEOUT_MS: Final = 120_000
 TOPIC_TIMEOUT_MS: Final = 60_000
 
-# The broker has lost, or never had, the sequence that a batch continues.
+# Errors that mean that the broker does not know the sequence that a batch continues.
 SEQUENCE_LOST: Final = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH}
 )
 
 
 class Stall(NamedTuple):
-    """A partition whose oldest record has not been acknowledged for a while."""
+    """A partition whose oldest record has not been acknowledged for some time."""
 
     at: TopicPartition
     waited_ms: int
-    node_id: int | None  # the leader that was asked last; None if there is none
+    node_id: int | None  # the leader that was last used; None if there is none
     fault: ClientError | None  # its last error; None if it has not answered yet
 
 
@@ -76,7 +76,7 @@ class Producer:
     ) -> None:
         """Creates a producer of a connected cluster; close it, or use it in `async with`.
 
-        acks: ALL (-1) waits for all in-sync replicas, LEADER (1) for the leader, NONE (0) for nobody.
+        acks: ALL (-1) waits for all in-sync replicas, LEADER (1) for the leader, NONE (0) does not wait.
         idempotent: whether brokers recognise repeated batches; the default is True with acks=ALL, else False.
         codec, level: compression of batches.
         linger_ms: how long a batch waits for more records.
@@ -102,11 +102,11 @@ class Producer:
         self._sticky: dict[str, Sticky] = {}
         self._backoffs: dict[TopicPartition, Backoff] = {}
         self._troubles: dict[TopicPartition, tuple[int | None, ClientError | None]] = {}  # see Stall
-        self._requests: dict[int, int] = {}  # under way, by node
+        self._requests: dict[int, int] = {}  # in flight, by node
         self._identity = NOBODY
         self._identifying: asyncio.Task[None] | None = None
-        self._identity_fault: ClientError | None = None  # why there is none yet
-        self._woken: dict[TopicPartition, PartitionQueue] = {}  # may have something to send
+        self._identity_fault: ClientError | None = None  # why the producer has no id yet
+        self._woken: dict[TopicPartition, PartitionQueue] = {}  # partitions that may have something to send
         self._buffered_bytes = 0
         self._unsettled_count = 0  # batches
         self._may_add = asyncio.Event()
@@ -116,8 +116,8 @@ class Producer:
         self._is_closed = False
         self._is_waking = False
         self._tasks = Tasks("producer", self._broken)
-        self._fault: Exception | None = None  # a bug of ours: everything from now on fails with it
-        self._given_up: ClientError | None = None  # why nothing is sent again: the transaction is being aborted
+        self._fault: Exception | None = None  # an unexpected error, a bug: every later call fails with it
+        self._given_up: ClientError | None = None  # why retries have stopped: the transaction is being aborted
 
     async def __aenter__(self) -> Self:
         return self
@@ -125,7 +125,7 @@ class Producer:
     async def __aexit__(self, *exception: object) -> None:
         await self.close(flushes=exception[0] is None)
 
-    # --- the caller's side
+    # --- the public API
 
     async def send(
         self,
@@ -166,7 +166,7 @@ class Producer:
         delivery = Delivery(batch, batch.add(stamp, key, value, headers, size_bytes))
         self._buffered_bytes += size_bytes
         if is_new:
-            await asyncio.sleep(0)  # a caller that never waits for anything else must not keep batches from leaving
+            await asyncio.sleep(0)  # lets batches leave even if the caller never awaits anything else
         return delivery
 
     async def flush(self) -> None:
@@ -182,7 +182,7 @@ class Producer:
             raise failure
 
     def become(self, identity: Identity) -> None:
-        """The id and epoch of the batches that are sent from now on. Nothing may be on its way under another one."""
+        """Sets the id and epoch for all later batches. No batch of another identity may be in flight."""
         check(
             identity == self._identity or not self._unsettled_count,
             "12 a producer changes its identity between transactions",
@@ -192,7 +192,7 @@ class Producer:
         self._identity = identity
 
     async def drop(self, why: ClientError) -> None:
-        """Gives up everything that is not delivered, and returns when nothing is on its way. Fails nothing else."""
+        """Gives up everything undelivered; returns when nothing is in flight. Causes no other failures."""
         self._given_up = why
         try:
             for queue in self._queues.values():
@@ -205,7 +205,7 @@ class Producer:
             raise self._fault
 
     def stalls(self, longer_than_ms: int) -> list[Stall]:
-        """What records that were sent so long ago wait for."""
+        """Partitions whose records were sent longer ago than this, and what they wait for."""
         now_ns = self._cluster.clock.monotonic_ns()
         found = []
         for at, queue in self._queues.items():
@@ -219,7 +219,7 @@ class Producer:
         return found
 
     async def close(self, *, flushes: bool = True) -> None:
-        """Flushes, then stops. With flushes=False, records that are not delivered are given up."""
+        """Flushes, then stops. With flushes=False, gives up undelivered records."""
         self._is_closed = True
         try:
             if flushes:
@@ -261,7 +261,7 @@ class Producer:
         self._unsettled_count += 1
         self._is_empty.clear()
         if len(queue.batches) > 1:
-            self._wake(queue)  # the one before is full
+            self._wake(queue)  # the previous batch is full
         asyncio.get_running_loop().call_later(self._linger_ms / 1000, self._lingered, queue, batch)
         return batch
 
@@ -273,7 +273,7 @@ class Producer:
     # --- sending
 
     def _wake(self, *queues: PartitionQueue) -> None:
-        """Sends what is ready, once, after the callers of this turn of the loop have added theirs."""
+        """Sends what is ready, once per loop iteration, so that concurrent callers share a request."""
         for queue in queues:
             self._woken[queue.at] = queue
         if not self._is_waking:
@@ -312,7 +312,7 @@ class Producer:
                 self._tasks.start(f"request-{node_id}", self._deliver(node_id, taken))
 
     async def _deliver(self, node_id: int, taken: dict[TopicPartition, Batch]) -> None:
-        """One request to one node, and what becomes of each batch in it."""
+        """Sends one request to one node, and settles or requeues each batch in it."""
         try:
             answers = await produce(
                 self._cluster,
@@ -359,7 +359,7 @@ class Producer:
             return
         if code in SEQUENCE_LOST and self._transaction is None:
             self._identity = NOBODY
-            if batch.attempt_count == 1:  # never sent before, so surely not written
+            if batch.attempt_count == 1:  # never sent before, so certainly not written
                 queue.renumber(batch)
                 return
         if code is ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) > 1:
@@ -372,10 +372,10 @@ class Producer:
             self._give_up(queue, batch, answer)
 
     def _give_up(self, queue: PartitionQueue, batch: Batch, fault: ClientError) -> None:
-        # Only what was never sent, or was refused at the first attempt, is surely not written. Otherwise the sequence
-        # may have a gap or not: the next batch starts a new one.
+        # A batch that was never sent, or refused at its first attempt, was certainly not written. Otherwise the
+        # sequence may have a gap: the next batch starts a new one.
         may_be_written = batch.attempt_count > 1 or (batch.attempt_count == 1 and fault.retriable)
-        if may_be_written and self._transaction is None:  # a transaction is aborted, which begins a new sequence
+        if may_be_written and self._transaction is None:  # an aborted transaction starts a new sequence anyway
             self._identity = NOBODY
         failure = DeliveryFailed(fault, queue.at.topic, queue.at.partition, len(batch.records))
         self._failure = self._failure or failure
@@ -389,7 +389,7 @@ class Producer:
             self._give_up(queue, queue.take_unsent(), fault)
 
     def _hold_back(self, queue: PartitionQueue, fault: ClientError) -> None:
-        """The head is to be sent (again) after a pause, in which the leader is looked up anew."""
+        """Retries the head after a pause, during which its leader is looked up again."""
         while queue.batches and self._is_overdue(queue.batches[0]):
             self._give_up(queue, queue.take_unsent(), fault)
         if not queue.batches:
@@ -407,10 +407,10 @@ class Producer:
         known = self._cluster.topology.topics.get(topic)
         await asyncio.sleep(wait_ms / 1000)
         try:
-            if self._cluster.topology.topics.get(topic) is known:  # nobody else has learnt it meanwhile
+            if self._cluster.topology.topics.get(topic) is known:  # not refreshed by another caller meanwhile
                 await self._cluster.refresh([topic])
         except ClientError:
-            pass  # the next attempt says what is wrong
+            pass  # the next attempt reports the error
         queue.is_held_back = False
         self._wake(queue)
 
@@ -418,7 +418,7 @@ class Producer:
         return self._left_ms(batch) <= 0
 
     def _left_ms(self, batch: Batch) -> int:
-        """How much of its delivery time is left."""
+        """The rest of its delivery time."""
         waited_ms = (self._cluster.clock.monotonic_ns() - batch.born_ns) // NS_PER_MS
         return self._delivery_timeout_ms - waited_ms
 
@@ -444,7 +444,7 @@ class Producer:
             self._is_empty.set()
 
     async def _identify(self) -> None:
-        """Gets the id under which brokers recognise our batches."""
+        """Gets the producer id by which brokers recognise repeated batches."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
 
         async def attempt() -> Identity:

@@ -1,8 +1,8 @@
-"""How a client reaches a cluster, from Kafka's client.properties: the protocol, TLS and the login.
+"""How a client connects, from Kafka's client.properties: the protocol, TLS and the login.
 
-`ClientSecurity.of` takes the keys of Kafka's clients: security.protocol, ssl.*, sasl.mechanism and sasl.jaas.config. It
-leaves other keys alone. `secured_client` makes a client that follows them. `cryptography` is loaded only if TLS is
-asked for. No error and no repr shows a secret.
+`ClientSecurity.of` reads the keys of Kafka's clients: security.protocol, ssl.*, sasl.mechanism and sasl.jaas.config. It
+ignores other keys. `secured_client` creates a client from them. `cryptography` is loaded only if TLS is used. No error
+and no repr shows a secret.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 class BadProperties(ClientError):
-    """The user's: a key of client.properties that cannot be used. `value` is what may be shown of it."""
+    """User error: an invalid key of client.properties. `value` is the part of it that may be shown."""
 
     def __init__(self, key: str, value: str, reason: str) -> None:
         super().__init__(key, value, reason)
@@ -50,7 +50,7 @@ class Credentials:
     has_token: bool = False  # user and password are a delegation token's id and HMAC
 
     def one_login(self, drawn: bytes) -> Mechanism:
-        """For a driver that computes while it waits. `drawn` are wire.sasl_clients.NONCE_CHARS random bytes."""
+        """For a synchronous client, whose login may block. `drawn` are wire.sasl_clients.NONCE_CHARS random bytes."""
         from chronik.wire.sasl_clients import mechanism_of
 
         return mechanism_of(self.mechanism, self.user, self.password, drawn, has_token=self.has_token)
@@ -65,7 +65,7 @@ class ClientSecurity:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], read: Callable[[str], bytes] | None = None) -> ClientSecurity:
-        """`read` gives the bytes of a file. Raises BadProperties."""
+        """`read` returns the bytes of a file. Raises BadProperties."""
         protocol = properties.get("security.protocol", PLAINTEXT).strip().upper()
         if protocol not in PROTOCOLS:
             raise BadProperties("security.protocol", protocol, f"allowed: {', '.join(PROTOCOLS)}")
@@ -79,12 +79,12 @@ class ClientSecurity:
 
     @classmethod
     def load(cls, path: str) -> ClientSecurity:
-        """Of a file in Java's properties syntax. Raises BadProperties."""
+        """Reads a file in Java's properties syntax. Raises BadProperties."""
         return cls.of(read_properties(path))
 
     @property
     def principal(self) -> str:
-        """Whom brokers take this client for, unless their rules map the name of a certificate to another one."""
+        """The principal that brokers see, unless their rules map a certificate's name to another one."""
         if self.credentials is not None:
             return f"User:{self.credentials.user}"
         if self.tls is not None and self.tls.identity is not None:
@@ -103,7 +103,7 @@ NO_SECURITY: Final = ClientSecurity()
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """The keys of a file in Java's properties syntax, with their values. Raises BadProperties."""
+    """The keys and values of a file in Java's properties syntax. Raises BadProperties."""
     from chronik.broker.errors import BadSetting
     from chronik.broker.settings.properties import parse_properties
     from chronik.runtime.real_disk import RealDisk
@@ -114,7 +114,7 @@ def read_properties(path: str) -> dict[str, str]:
         raise BadProperties(path, "", f"cannot read the file: {error.strerror or error}") from error
     try:
         return parse_properties(text)
-    except BadSetting as fault:  # it shows the value, which may be a secret
+    except BadSetting as fault:  # BadSetting shows the value, which may be a secret
         raise BadProperties(path, "", f"{fault.key}: {fault.reason}") from None
 
 
@@ -122,7 +122,7 @@ def read_properties(path: str) -> dict[str, str]:
 async def secured_client(
     runtime: Runtime, bootstrap: str, security: ClientSecurity, *, client_id: str
 ) -> AsyncIterator[ClusterClient]:
-    """A client whose connections are secured and logged in as `security` says."""
+    """A client whose connections are secured and logged in according to `security`."""
     from chronik.client.routing import ClusterClient
     from chronik.peer.connections import no_login
 

@@ -1,8 +1,8 @@
-"""Which broker to ask: bootstrap, metadata, leaders, coordinators, and when to try again.
+"""Routes requests to brokers: bootstrap, metadata, leaders, coordinators, and retries.
 
-A `ClusterClient` owns all connections of one client (`peer.connections`) and what it knows of the cluster. It fetches
-metadata when it does not know a topic, or when a broker says that its metadata is outdated. It never interprets a
-response: callers raise Refused, and `retrying` tries again for as long as Kafka calls the error retriable.
+A `ClusterClient` owns all connections of one client (`peer.connections`) and its view of the cluster. It fetches
+metadata for unknown topics, or when a broker reports outdated metadata. It never interprets a response: callers raise
+Refused, and `retrying` retries as long as Kafka classifies the error as retriable.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ A = TypeVar("A", bound=Response)
 T = TypeVar("T")
 
 RETRY_TIMEOUT_MS: Final = 30_000
-METADATA_AGE_MS_MAX: Final = 300_000  # leaders that moved are told by errors; this finds new partitions
+METADATA_AGE_MS_MAX: Final = 300_000  # errors reveal moved leaders; this finds new partitions
 GROUP: Final = 0  # FindCoordinator's key types
 TRANSACTION: Final = 1
 MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
@@ -52,7 +52,7 @@ class ClusterClient:
         login: Login = no_login,
         tls: TlsClient | None = None,
     ) -> None:
-        """With `tls`, every connection is secured by it."""
+        """With `tls`, every connection uses it."""
         self.network: Network = runtime.network if tls is None else SecuredNetwork(runtime.network, lambda: tls)
         self.clock: Clock = runtime.clock
         self.randomness: Randomness = runtime.randomness
@@ -62,7 +62,7 @@ class ClusterClient:
         self._connections = Connections(self.network, client_id, connect_timeout_ms=connect_timeout_ms, login=login)
         self.scratch = self._connections.scratch  # shared with other connections of the same event loop
         self._coordinators: dict[tuple[int, str], int] = {}
-        self._stale_from_ns = 0  # when topics have to be learnt anew, whatever is known of them
+        self._stale_from_ns = 0  # topics fetched before this time are outdated
 
     async def __aenter__(self) -> Self:
         return self
@@ -72,12 +72,12 @@ class ClusterClient:
 
     async def close(self) -> None:
         self._connections.close()
-        await asyncio.sleep(0)  # lets the transports finish closing before the loop may end
+        await asyncio.sleep(0)  # lets the transports finish closing before the loop ends
 
     # --- connections
 
     async def to_any(self) -> Connection:
-        """Some broker: one we talk to already, else the first of those we know of that answers."""
+        """Some broker: one with an open connection, else the first known one that answers."""
         connection = self._connections.any_open()
         if connection is not None:
             return connection
@@ -92,7 +92,7 @@ class ClusterClient:
         raise faults[0] if len(faults) == 1 else Unreachable("; ".join(map(str, faults)))
 
     async def to_node(self, node_id: int, purpose: str = "") -> Connection:
-        """The broker of that id; asks for metadata when it is not known yet."""
+        """The broker with this id; fetches metadata if it is unknown."""
         if node_id not in self.topology.brokers:
             await self.refresh([])
         address = self.topology.address_of(node_id)
@@ -101,8 +101,8 @@ class ClusterClient:
         return await self._connections.to(address, purpose)
 
     async def to_controller(self) -> Connection:
-        """The broker that takes changes. Every broker of a KRaft cluster forwards them, so any other will do when the
-        controller is not known or does not answer: metadata names a controller that died until another is elected."""
+        """The broker that accepts changes. Every broker of a KRaft cluster forwards them, so any one is used if the
+        controller is unknown or does not answer: metadata names a dead controller until another is elected."""
         if not self.topology.brokers:
             await self.refresh([])
         if self.topology.controller_id in self.topology.brokers:
@@ -113,25 +113,25 @@ class ClusterClient:
     # --- metadata
 
     async def refresh(self, topics: Iterable[str] | None, *, creates: bool = False) -> Topology:
-        """Asks for metadata of these topics (None: all). `creates` lets the broker make those that do not exist."""
+        """Fetches metadata of these topics (None: all). `creates` lets the broker create missing ones."""
         names = None if topics is None else list(topics)
         request = MetadataRequest(
             topics=None if names is None else [MetadataRequestTopic(name=name) for name in names],
             allow_auto_topic_creation=creates,
         )
         connection = await self.to_any()
-        # From v1 on an empty list asks for no topic, from v4 on nothing is created that was not asked for.
+        # From v1 on an empty list requests no topic; from v4 on the broker creates topics only on request.
         response = await connection.ask(request, MetadataResponse, version_min=4)
-        refuse(response.error_code, "cannot learn the cluster's metadata")
+        refuse(response.error_code, "cannot fetch the cluster's metadata")
         self.topology = self.topology.merged(response, is_everything=names is None)
         return self.topology
 
     def known_topic(self, name: str) -> Topic | None:
-        """What is known of a topic, if anything is and it is not too old; for those who ask for every record."""
+        """A topic's cached metadata if it is recent; a fast path for calls per record."""
         return self.topology.topics.get(name) if self.clock.monotonic_ns() < self._stale_from_ns else None
 
     async def topic(self, name: str, *, creates: bool = False) -> Topic:
-        """What is known of a topic, learnt now when nothing is or when it may be out of date."""
+        """A topic's metadata, fetched if it is missing or may be outdated."""
         now_ns = self.clock.monotonic_ns()
         if now_ns >= self._stale_from_ns:
             self.topology = Topology(self.topology.cluster_id, self.topology.controller_id, self.topology.brokers)
@@ -141,7 +141,7 @@ class ClusterClient:
         return self.topology.topic(name)
 
     def forget(self, topic: str) -> None:
-        """What we know of it was wrong: the next who asks learns it anew."""
+        """The topic's metadata was wrong: fetch it again at the next use."""
         self.topology = self.topology.without(topic)
 
     # --- coordinators
@@ -191,7 +191,7 @@ class ClusterClient:
     def refuse_from_coordinator(
         self, key: str, code: int, what: str, detail: str | None = None, *, key_type: int = GROUP
     ) -> None:
-        """`refuse`, after noting that the coordinator has moved if that is what the code says."""
+        """`refuse`, but if the code means that the coordinator has moved, drops it from the cache first."""
         if code in MOVED:
             self.forget_coordinator(key, key_type)
         refuse(code, what, detail)
@@ -199,7 +199,7 @@ class ClusterClient:
     # --- trying again
 
     async def retrying(self, work: Callable[[], Awaitable[T]], *, timeout_ms: int = RETRY_TIMEOUT_MS) -> T:
-        """Runs `work` until it succeeds, fails for good, or the time is up; then its last error is raised."""
+        """Runs `work` until it succeeds, fails permanently, or the time is up; then raises the last error."""
         end_ns = self.clock.monotonic_ns() + timeout_ms * NS_PER_MS
         backoff = Backoff(self.randomness)
         while True:

@@ -1,4 +1,4 @@
-"""One Produce request: batches of many partitions that one node leads, and what the node says of each.
+"""One Produce request: batches of many partitions that one node leads, and the result for each.
 
 Never retries and never raises for a partition: a result is Acknowledged, or the error that the node returned.
 """
@@ -31,33 +31,33 @@ if TYPE_CHECKING:
 BatchResult = Acknowledged | ClientError
 
 REPLICAS_TIMEOUT_MS: Final = 30_000  # the longest time that a broker may wait for replicas
-ANSWER_GRACE_MS: Final = 500  # the least time for the answer itself, after the broker has stopped waiting
+ANSWER_GRACE_MS: Final = 500  # minimum time for the answer itself, after the broker has stopped waiting
 ANSWER_GRACE_MS_MAX: Final = 5_000
 NO_ACKS: Final = 0
-MAGIC_2: Final = 3  # the version that brought record batches
-ZSTD: Final = 7  # ... and that brought zstd
-ADDS: Final = 12  # the version from which on a transactional batch adds its partition to the transaction
-NAMES: Final = 12  # the last version that names topics; from 13 on it is their ids
+MAGIC_2: Final = 3  # the first version with record batches
+ZSTD: Final = 7  # the first version with zstd
+ADDS: Final = 12  # the first version in which a transactional batch adds its partition
+NAMES: Final = 12  # the last version with topic names; later ones have topic ids
 
 
 class Sendable(Protocol):
-    """A batch: `batching.Batch`, or one that exists already."""
+    """A batch: `batching.Batch`, or an already encoded one."""
 
     def encoded(self, codec: Codec, level: int | None, *, is_transactional: bool = False) -> bytes:
         """Raises Unencodable."""
 
 
 class Transaction(Protocol):
-    """What a request with transactional batches needs to know of their transaction."""
+    """The part of a transaction that a request needs."""
 
     transactional_id: str
 
     @property
     def adds_by_writing(self) -> bool:
-        """Whether brokers add a partition to the transaction when something is written to it."""
+        """Whether writing to a partition adds it to the transaction."""
 
     async def include(self, partitions: Collection[TopicPartition]) -> None:
-        """Returns when the partitions are in the transaction, or will be by writing to them."""
+        """Returns when the partitions are in the transaction, or when writing to them will add them."""
 
 
 async def produce(
@@ -71,10 +71,10 @@ async def produce(
     timeout_ms: int = REPLICAS_TIMEOUT_MS,
     transaction: Transaction | None = None,
 ) -> dict[TopicPartition, BatchResult]:
-    """Sends one batch per partition. Raises when nothing can be said of any of them.
+    """Sends one batch per partition. Raises if the whole request failed.
 
     `timeout_ms` is the time until the caller gives up. The broker waits for replicas no longer than that. Batches of a
-    `transaction` are marked so, and sent once their partitions are in it.
+    `transaction` are marked as such, and sent once their partitions are in it.
     """
     replicas_timeout_ms = max(1, min(REPLICAS_TIMEOUT_MS, timeout_ms))
     grace_ms = min(ANSWER_GRACE_MS_MAX, max(ANSWER_GRACE_MS, timeout_ms - replicas_timeout_ms))
@@ -134,13 +134,13 @@ async def produce(
         for topic in response.responses
         for told in topic.partition_responses
     }
-    missing = BadAnswer(f"broker {node_id} said nothing of some partitions that it was sent records for")
+    missing = BadAnswer(f"broker {node_id} omitted some of the partitions in its response")
     return {at: answers.get(at, missing) for at in batches} if batches.keys() - answers.keys() else answers
 
 
 def _answer(told: PartitionProduceResponse) -> BatchResult:
     code = ErrorCode.of(told.error_code)
-    # A duplicate was written before: its first answer got lost.
+    # A duplicate was written before, but its first answer was lost.
     if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
         return Acknowledged(told.base_offset, told.log_append_time_ms)
     details = [told.error_message, *(each.batch_index_error_message for each in told.record_errors[:1])]

@@ -1,7 +1,7 @@
-"""What a client knows of a cluster: brokers, topics, and who leads each partition. Values, never changed in place.
+"""A client's view of a cluster: brokers, topics, and the leader of each partition. Immutable values.
 
-A `Topology` is as old as its last refresh; what it does not know raises Refused with Kafka's own error, so that a
-caller treats "I do not know the leader" and "the broker says there is none" alike.
+A `Topology` is as old as its last refresh. For anything unknown it raises Refused with Kafka's own error, so a caller
+handles a leader unknown to the client and a leader missing in the cluster alike.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Broker(NamedTuple):
 
 class Partition(NamedTuple):
     partition: int
-    leader_id: int  # NO_LEADER when there is none
+    leader_id: int  # NO_LEADER if there is none
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -43,7 +43,7 @@ class Partition(NamedTuple):
 
 class Topic(NamedTuple):
     name: str
-    topic_id: bytes  # ZERO_UUID when the broker is too old to tell
+    topic_id: bytes  # ZERO_UUID if the broker is too old to report it
     is_internal: bool
     partitions: Mapping[int, Partition]
 
@@ -54,7 +54,7 @@ class Topology:
     controller_id: int = -1
     brokers: Mapping[int, Broker] = field(default_factory=dict)
     topics: Mapping[str, Topic] = field(default_factory=dict)
-    errors: Mapping[str, ErrorCode] = field(default_factory=dict)  # topics the cluster told nothing else about
+    errors: Mapping[str, ErrorCode] = field(default_factory=dict)  # topics for which the cluster returned only an error
 
     def topic(self, name: str) -> Topic:
         if name in self.errors or name not in self.topics:
@@ -68,12 +68,12 @@ class Topology:
         return partition
 
     def address_of(self, node_id: int) -> Address | None:
-        """As `peer.directory.Directory`."""
+        """See `peer.directory.Directory`."""
         broker = self.brokers.get(node_id)
         return None if broker is None else broker.address
 
     def leader_of(self, topic: str, partition: int) -> int | None:
-        """As `peer.directory.Directory`. A leader whose address is not known cannot be asked, so it counts as none."""
+        """See `peer.directory.Directory`. A leader without a known address cannot be reached, so it counts as none."""
         known = self.topics.get(topic)
         told = None if known is None else known.partitions.get(partition)
         return None if told is None or told.leader_id not in self.brokers else told.leader_id
@@ -87,7 +87,7 @@ class Topology:
         return leader_id
 
     def merged(self, response: MetadataResponse, *, is_everything: bool) -> Topology:
-        """After a Metadata answer about all topics, or about some."""
+        """This topology updated by a Metadata response about all topics, or about some."""
         told = {each.name: each for each in response.topics if each.name is not None}
         kept_topics = {} if is_everything else {k: v for k, v in self.topics.items() if k not in told}
         kept_errors = {} if is_everything else {k: v for k, v in self.errors.items() if k not in told}
@@ -104,7 +104,7 @@ class Topology:
         )
 
     def without(self, topic: str) -> Topology:
-        """After learning that what is known of a topic is out of date."""
+        """This topology without a topic whose metadata is outdated."""
         return replace(
             self,
             topics={k: v for k, v in self.topics.items() if k != topic},

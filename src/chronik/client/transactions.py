@@ -1,18 +1,18 @@
-"""A producer whose records are seen together or not at all, over all partitions, with the offsets they were made from.
+"""A producer whose records become visible together or not at all, with the consumer offsets they were computed from.
 
     async with TransactionalProducer(cluster, "billing-1") as producer:
         async with producer.transaction():
             await producer.send("invoices", value, key=key)
             await producer.send_offsets(consumer.positions(), consumer.membership)
 
-`begin`, `commit` and `abort` are the same in single steps. A transactional id belongs to one producer at a time: the
-first transaction of a producer aborts what another one left open, and fences it.
+`begin`, `commit` and `abort` are the single steps. A transactional id belongs to one producer at a time: a producer's
+first transaction fences the previous producer of the id, and aborts its open transaction.
 
-Two errors matter to callers. TransactionFailed: abort, then do the work again. Fenced: close this producer. Everything
-else that is retriable is tried again here.
+Callers must handle two errors. TransactionFailed: abort, then repeat the work. Fenced: close this producer. All other
+retriable errors are retried here.
 
-If the cluster has finalized transaction.version 2, each transaction has an epoch of its own, and brokers add partitions
-to it when they are written to. Older clusters are told each partition before the first batch.
+If the cluster has finalized transaction.version 2, each transaction has its own epoch, and a write adds its partition
+to the transaction. On older clusters each partition is added by a request before its first batch.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ A = TypeVar("A", bound=Response)
 
 TRANSACTION_TIMEOUT_MS: Final = 60_000
 FEATURE: Final = "transaction.version"
-EPOCH_BUMP_SINCE: Final = 2  # of the feature
-VERSION_BUMP: Final = 5  # of EndTxn and TxnOffsetCommit: for clusters with that feature
-VERSION_CLIENTS: Final = 3  # of AddPartitionsToTxn: the last for clients
+EPOCH_BUMP_SINCE: Final = 2  # level of the feature
+VERSION_BUMP: Final = 5  # EndTxn and TxnOffsetCommit version for clusters with that feature
+VERSION_CLIENTS: Final = 3  # the last version of AddPartitionsToTxn for clients
 
-# Another producer has the transactional id, or the coordinator has aborted the transaction and raised the epoch.
+# Another producer has taken over the transactional id, or the coordinator aborted the transaction and bumped the epoch.
 FENCED: Final = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -99,7 +99,7 @@ class TransactionalProducer:
         self._has_epoch_bump = False
         self._included: set[TopicPartition] = set()
         self._adding = asyncio.Lock()
-        self._is_begun = False  # the coordinator may know of the transaction
+        self._is_begun = False  # the coordinator may know the transaction
         self._cause: ClientError | None = None  # why the transaction failed
 
     async def __aenter__(self) -> Self:
@@ -110,19 +110,19 @@ class TransactionalProducer:
 
     @property
     def identity(self) -> Identity:
-        """The id and epoch that the coordinator gave this producer."""
+        """The id and epoch that the coordinator assigned to this producer."""
         return self._identity
 
     @property
     def producer(self) -> Producer:
-        """For those who watch its `stalls`."""
+        """The inner producer, for callers that watch its `stalls`."""
         return self._producer
 
     # --- transactions
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
-        """Commits at the end of the block; aborts when the block raises, which also a failed commit does."""
+        """Commits at the end of the block; aborts if the block or the commit raises."""
         await self.begin()
         try:
             yield self
@@ -132,7 +132,7 @@ class TransactionalProducer:
             raise
 
     async def begin(self) -> None:
-        """The first call also fences the producer that used the transactional id before."""
+        """The first call also fences the previous producer of the transactional id."""
         if self._state is State.NEW:
             await self._initialize()
         self._require(State.READY, "begin a transaction")
@@ -151,9 +151,9 @@ class TransactionalProducer:
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> Coroutine[Any, Any, Delivery]:
-        """As Producer.send. A delivery says where a record stands, not that it will be seen: `commit` does.
+        """Like Producer.send. A delivery gives a record's offset, not its visibility: that depends on `commit`.
 
-        Raises when it is called, not when it is awaited. One coroutine less per record is a tenth of what it costs.
+        Raises when it is called, not when it is awaited: an extra coroutine would cost a tenth of the time per record.
         """
         if self._state is not State.OPEN:
             self._require(State.OPEN, "send a record")
@@ -162,10 +162,10 @@ class TransactionalProducer:
     async def send_offsets(
         self, positions: Mapping[TopicPartition, int], member: Member | None, *, metadata: str = ""
     ) -> None:
-        """The group's offsets become these if the transaction is committed."""
+        """Sets the group's offsets if the transaction is committed."""
         self._require(State.OPEN, "commit offsets")
         if member is None:
-            raise ValueError("committing offsets takes the group of a consumer: its `membership`")
+            raise ValueError("committing offsets needs the group of a consumer: pass its `membership`")
         if not positions:
             return
         self._is_begun = True
@@ -185,7 +185,7 @@ class TransactionalProducer:
         await self._retrying(lambda: self._commit_offsets(positions, member, metadata))
 
     async def commit(self) -> None:
-        """Returns when the transaction is decided. Raises TransactionFailed, after which it has to be aborted."""
+        """Returns when the commit is final. Raises TransactionFailed, after which you must abort."""
         if self._state is State.FAILED:
             assert self._cause is not None
             raise TransactionFailed(self.transactional_id, self._cause)
@@ -199,24 +199,24 @@ class TransactionalProducer:
         self._state = State.READY
 
     async def abort(self) -> None:
-        """Ends the transaction; what was sent in it is never seen by readers of committed records."""
+        """Ends the transaction; readers of committed records never see its records."""
         if self._state not in (State.OPEN, State.FAILED):
             self._require(State.OPEN, "abort a transaction")
         why = Refused(ErrorCode.TRANSACTION_ABORTABLE, "the record was not sent", "its transaction was aborted")
         await self._producer.drop(why)
         if self._is_begun:
-            # Without an epoch of its own, a transaction that failed leaves gaps in the sequences behind.
+            # Without an epoch per transaction, a failed one leaves gaps in the sequences.
             needs_epoch = self._state is State.FAILED and not self._has_epoch_bump
             try:
                 await self._end(commits=False)
             except TransactionFailed:
-                needs_epoch = True  # the coordinator does not know the transaction as we do: a new epoch ends it
+                needs_epoch = True  # the coordinator's state of the transaction differs: a new epoch ends it
             if needs_epoch:
                 await self._initialize()
         self._state = State.READY
 
     async def close(self) -> None:
-        """Aborts a transaction that is open."""
+        """Aborts an open transaction."""
         try:
             await self._leave()
         finally:
@@ -225,14 +225,14 @@ class TransactionalProducer:
 
     async def _leave(self) -> None:
         if self._state in (State.OPEN, State.FAILED):
-            with suppress(Fenced):  # the producer that fenced it has aborted the transaction
+            with suppress(Fenced):  # the fencing producer has aborted the transaction
                 await self.abort()
 
-    # --- what the producer asks for
+    # --- the producer's interface
 
     @property
     def adds_by_writing(self) -> bool:
-        """Whether brokers add a partition to the transaction when it is written to."""
+        """Whether a write to a partition adds it to the transaction."""
         return self._has_epoch_bump
 
     async def include(self, partitions: Collection[TopicPartition]) -> None:
@@ -259,7 +259,7 @@ class TransactionalProducer:
                 for topic in answer.results_by_topic_v3_and_below
                 for result in topic.results_by_partition
             }
-            # One that failed keeps the others out, which is what they are told then.
+            # One failed partition prevents adding the others, which then have OPERATION_NOT_ATTEMPTED: report it first.
             for code in sorted(errors, key=lambda code: code == ErrorCode.OPERATION_NOT_ATTEMPTED):
                 self._refuse(code, f"cannot add partitions to the transaction of {self.transactional_id!r}")
             self._included.update(missing)
@@ -267,7 +267,8 @@ class TransactionalProducer:
     # --- requests
 
     async def _initialize(self) -> None:
-        """Gets a producer id and an epoch. The request names the current ones, if any, so it fences no successor."""
+        """Gets a producer id and an epoch. The request names the current ones, if any, so it never fences a
+        successor."""
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=self._timeout_ms,
@@ -369,7 +370,7 @@ class TransactionalProducer:
     # --- the state
 
     def _fail(self, fault: ClientError) -> NoReturn:
-        """Raises what the caller has to do about it."""
+        """Raises the error that tells the caller how to continue."""
         if isinstance(fault, Refused) and fault.kafka_error in FENCED:
             self._state = State.OVER
             raise Fenced(self.transactional_id, self._timeout_ms, fault) from fault

@@ -1,4 +1,4 @@
-"""A real cluster inside the tests of people who use Chronik: no Docker, no JVM, a free port, isolated data.
+"""A real cluster for tests of applications: no Docker, no JVM, a free port, isolated data.
 
 def test_orders(chronik_cluster):                   # the fixture comes with `pip install chronik`
     producer = KafkaProducer(bootstrap_servers=chronik_cluster.bootstrap)
@@ -8,8 +8,8 @@ def test_logins(secure_chronik_cluster):            # TLS, logins and access rul
 
 with Cluster() as cluster: ...                      # without pytest
 
-pytest imports this package in every run of everybody who has Chronik installed. So the broker is imported when
-`Cluster` is first used, and not before.
+pytest imports this package in every run if Chronik is installed. So the broker is imported only when `Cluster` is first
+used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Certificates for tests and for `chronik init`: an authority of their own, servers with their names, clients.
+"""Certificates for tests and for `chronik init`: an authority, servers with their names, clients.
 
-Keys are P-256. Without other words everything is valid for days, as tests need it. Private keys are not encrypted: who
-writes one to a file gives the file mode 0600. `cryptography` is imported with this module.
+Keys are P-256. By default everything is valid for days, which is enough for tests. Private keys are not encrypted:
+files with one need mode 0600. This module imports `cryptography`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Certified:
 
     @property
     def store_pem(self) -> str:
-        """As ssl.keystore.location with ssl.keystore.type=PEM wants it."""
+        """For ssl.keystore.location with ssl.keystore.type=PEM."""
         return self.key_pem + self.certificate_pem
 
     def encrypted_key_pem(self, password: str) -> str:
@@ -58,17 +58,17 @@ class Certified:
         return serialize_key_and_certificates(b"chronik", self.key, self.certificate, None, encryption)
 
     def write(self, path: Path) -> Path:
-        """The store as a file that only its owner can read."""
+        """Writes the store to a file that only its owner can read."""
         path.touch(mode=0o600)
         path.write_text(self.store_pem)
         return path
 
 
 class Authority:
-    """Signs certificates. Two of the same name are two authorities: their keys differ."""
+    """Signs certificates. Two with the same name are different authorities: their keys differ."""
 
     def __init__(self, name: str = "Chronik Test CA", *, days: int = VALID_DAYS, made: Certified | None = None) -> None:
-        """A new one, or the one that was `made` before."""
+        """Creates a new authority, or uses the existing one, `made`."""
         self._made = made or _founded(named(name), days)
         self._key, self.certificate = self._made.key, self._made.certificate
         self._name = self.certificate.subject
@@ -84,7 +84,7 @@ class Authority:
 
     @property
     def pem(self) -> str:
-        """As ssl.truststore.location with ssl.truststore.type=PEM wants it."""
+        """For ssl.truststore.location with ssl.truststore.type=PEM."""
         return self._made.certificate_pem
 
     @property
@@ -96,7 +96,7 @@ class Authority:
         return self.issue(old.subject, hosts_of(old), days=days)
 
     def server(self, name: str = "broker", hosts: Sequence[str] = HOSTS, *, days: int = VALID_DAYS) -> Certified:
-        """Of a node, which is a client of other nodes as well. Negative `days`: it has expired."""
+        """For a node, which is also a client of other nodes. Negative `days`: an expired certificate."""
         return self.issue(named(name), hosts, days=days)
 
     def client(self, name: str, *, days: int = VALID_DAYS) -> Certified:
@@ -121,7 +121,7 @@ class Authority:
 
 
 def _founded(name: x509.Name, days: int) -> Certified:
-    """An authority that signs its own certificate."""
+    """A self-signed authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     begin = datetime.now(UTC) - timedelta(hours=1)
     certificate = (
@@ -135,7 +135,7 @@ def _founded(name: x509.Name, days: int) -> Certified:
 
 
 def hosts_of(certificate: x509.Certificate) -> list[str]:
-    """The names and addresses that a certificate is for."""
+    """The names and addresses in a certificate."""
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -144,7 +144,7 @@ def hosts_of(certificate: x509.Certificate) -> list[str]:
 
 
 def first_certificate(pem: str) -> x509.Certificate:
-    """Of a store: the owner's own. Raises ValueError if there is none."""
+    """The owner's certificate in a store. Raises ValueError if there is none."""
     return x509.load_pem_x509_certificates(pem.encode())[0]
 
 

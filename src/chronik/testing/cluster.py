@@ -1,9 +1,9 @@
-"""A cluster for tests: nodes in threads of this process, or as processes of their own.
+"""A cluster for tests: nodes in threads of this process, or as separate processes.
 
-Ready means ready: when the constructor returns, topics can be created and produced to. Data lives in a temporary
-directory that goes with the cluster, unless one is given. Nothing is shared between two clusters, not even a port.
+When the constructor returns, topics can be created and produced to. Data is in a temporary directory that is removed
+with the cluster, unless one is given. Two clusters share nothing, not even a port.
 
-With `secure=True` clients need TLS and a login, and an authorizer decides what they may do: `secured` says how.
+With `secure=True` clients need TLS and a login, and an authorizer decides what they may do: see `secured`.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 START_SECONDS_MAX = 30
 FOR_TESTS = {
     "chronik.admin.listener": "none",
-    "log.retention.ms": "-1",  # records of tests are as old as they say they are, and must not vanish while one runs
+    "log.retention.ms": "-1",  # tests may use old timestamps, and those records must not be deleted
     "offsets.topic.num.partitions": "5",  # enough for a test, and a tenth of the groups to load
 }
 
 
 class Cluster:
-    """`settings` are Kafka's own keys: Cluster(settings={"num.partitions": "3"}). Nodes are numbered from 1."""
+    """`settings` are Kafka's own keys: Cluster(settings={"num.partitions": "3"}). Node ids start at 1."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class Cluster:
         start: Sequence[int] | None = None,
         secure: bool = False,
     ) -> None:
-        """`start` names the nodes to begin with, all of them by default; the others come by `start_again`.
+        """`start` names the nodes to start, by default all of them; `start_again` starts the others.
 
-        `secure` is for SASL_SSL with SCRAM and access rules: `admin` may do everything, `alice` everything with topics,
-        groups and transactional ids whose names begin with `alice-`.
+        `secure` enables SASL_SSL with SCRAM and access rules: `admin` may do everything, `alice` everything with
+        topics, groups and transactional ids whose names begin with `alice-`.
         """
         self._own_data = None if data is not None else tempfile.mkdtemp(prefix="chronik-test-")
         self.data = Path(data if data is not None else str(self._own_data))
@@ -63,7 +63,7 @@ class Cluster:
         self._security: ClusterSecurity | None = None
         described = local_cluster(self.data, ports, quorum_ports)
         if secure:
-            from chronik.testing.cluster_security import ClusterSecurity  # it loads `cryptography`
+            from chronik.testing.cluster_security import ClusterSecurity  # imports `cryptography`
 
             self._security = ClusterSecurity(self.data, described)
             described = self._security.settings
@@ -78,12 +78,12 @@ class Cluster:
 
     @property
     def port(self) -> int:
-        """Of the first node."""
+        """The port of the first node."""
         return self.ports[0]
 
     @property
     def bootstrap(self) -> str:
-        """What clients call bootstrap.servers."""
+        """The value for bootstrap.servers."""
         return ",".join(f"{HOST}:{port}" for port in self.ports)
 
     def address(self, node_id: int) -> str:
@@ -91,13 +91,13 @@ class Cluster:
 
     @property
     def security(self) -> ClusterSecurity:
-        """Raises RuntimeError for a cluster without it."""
+        """Raises RuntimeError for a cluster without security."""
         if self._security is None:
             raise RuntimeError("this cluster has no users and no rules: Cluster(secure=True)")
         return self._security
 
     def client_settings(self, user: str, library: str) -> dict[str, Any]:
-        """What a client of a secure cluster needs to log in as this user.
+        """The settings with which a client logs in to a secure cluster as this user.
 
         Producer(cluster.client_settings("alice", "confluent-kafka"))
         KafkaProducer(**cluster.client_settings("alice", "kafka-python"))
@@ -111,30 +111,30 @@ class Cluster:
         return self.security.properties_file(user, self.bootstrap)
 
     def add_user(self, name: str, password: str | None = None) -> str:
-        """Adds a user, or sets a new password; the password. The user may do nothing until `allow` says so."""
+        """Adds a user, or sets a new password; returns the password. The user has no permissions until `allow`."""
         return self.security.add_user(name, password, self._addresses())
 
     def allow(self, user: str, *operations: str, **on: Any) -> None:
         """cluster.allow("alice", "read", "describe", topic="orders")
 
-        `on`: topic, group, transactional_id or on_cluster=True; prefix=True for names that begin so; host="10.0.0.7".
+        `on`: topic, group, transactional_id or on_cluster=True; prefix=True for a name prefix; host="10.0.0.7".
         """
         from chronik.testing.cluster_security import rules_for
 
         self.security.add_rules(rules_for(user, operations, **on), self._addresses())
 
     def deny(self, user: str, *operations: str, **on: Any) -> None:
-        """As `allow`. What is denied stays denied, whatever else is allowed."""
+        """Like `allow`. A denial takes precedence over every permission."""
         from chronik.testing.cluster_security import rules_for
 
         self.security.add_rules(rules_for(user, operations, **on, is_denied=True), self._addresses())
 
     def _addresses(self) -> list[str]:
-        """Of the nodes that run."""
+        """The addresses of running nodes."""
         return [self.address(number) for number, runner in enumerate(self._runners, 1) if runner.is_running]
 
     def restart(self, node_id: int = 1) -> None:
-        """Stops cleanly and starts again on the same data and port."""
+        """Stops cleanly and restarts on the same data and port."""
         self.stop(node_id)
         self.start_again(node_id)
 
@@ -142,18 +142,18 @@ class Cluster:
         self._runners[node_id - 1].stop()
 
     def kill(self, node_id: int = 1) -> None:
-        """Ends the node as kill -9 does; only for a node that is a process of its own."""
+        """Kills the node like kill -9; only for a node that is a separate process."""
         self._runners[node_id - 1].kill()
 
     def pause(self, node_id: int = 1) -> None:
-        """SIGSTOP: the process hangs, its connections stay open."""
+        """SIGSTOP: the process hangs, but its connections stay open."""
         self._runners[node_id - 1].signal(signal.SIGSTOP)
 
     def resume(self, node_id: int = 1) -> None:
         self._runners[node_id - 1].signal(signal.SIGCONT)
 
     def start_again(self, node_id: int = 1) -> None:
-        """After `kill` or `stop`: the same data, the same port."""
+        """After `kill` or `stop`: starts on the same data and port."""
         settings, port = self.settings[node_id - 1], self.ports[node_id - 1]
         for key in ("listeners", "advertised.listeners"):
             for name in ("PLAINTEXT", "SASL_SSL"):
@@ -170,7 +170,7 @@ class Cluster:
             shutil.rmtree(self._own_data, ignore_errors=True)
 
     def _start(self, node_ids: Sequence[int]) -> None:
-        """All at once: the first of several is ready only when others are there."""
+        """Starts all concurrently: the first of several is ready only when others run."""
         with ThreadPoolExecutor(len(node_ids)) as pool:
             ports = pool.map(lambda node_id: self._runners[node_id - 1].start(self.settings[node_id - 1]), node_ids)
             for node_id, port in zip(node_ids, ports, strict=True):
@@ -186,7 +186,7 @@ class Cluster:
 
 
 class _InThread:
-    """The node on an event loop of its own: the caller's tests may use one too, or none."""
+    """The node on a separate event loop: the caller's tests may use one too, or none."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -225,7 +225,8 @@ class _InThread:
     def _end_loop(self) -> None:
         if self._loop is None or self._thread is None:
             return
-        self._loop.call_soon_threadsafe(self._loop.call_later, 0.02, self._loop.stop)  # open transports end first
+        # Lets open transports close first.
+        self._loop.call_soon_threadsafe(self._loop.call_later, 0.02, self._loop.stop)
         self._thread.join(START_SECONDS_MAX)
         self._loop.close()
         self._loop = self._thread = None

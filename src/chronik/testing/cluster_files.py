@@ -1,4 +1,4 @@
-"""The files of a new cluster, open or secured: what `chronik init` writes. A plan first, then files that are all new.
+"""The files of a new cluster, open or secured, for `chronik init`. Plans first, then writes new files only.
 
 DIR/node-N       server.properties, and with security node.pem (certificate and key) and ca.pem; data/ for records
 DIR/users        with security: NAME.password and NAME.properties of each user
@@ -6,7 +6,7 @@ DIR/ca.pem       with security: the authority's certificate, which clients trust
 DIR/ca.key       with security: the authority's key, which signs later certificates; no node needs it
 
 No file is overwritten. Directories have mode 0700, files 0600. Paths in the files are absolute, so a node's directory
-belongs at the same path of the machine that the node runs on.
+must be at the same path on the machine where the node runs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ AUTHORITY_FILE, AUTHORITY_KEY_FILE = "ca.pem", "ca.key"
 
 
 class Place(NamedTuple):
-    """Where a node is."""
+    """The location of a node."""
 
     host: str
     port: int
@@ -62,12 +62,12 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """The files of a cluster, none of which is written yet."""
+    """The files of a cluster, not written yet."""
 
     directory: Path
     bootstrap: str
     server_files: list[Path]
-    accesses: list[Access]  # of the users that people and programs log in as; empty for an open cluster
+    accesses: list[Access]  # for the users of people and programs; empty for an open cluster
     files: dict[Path, bytes] = field(repr=False)
 
     def password_file(self, user: str) -> Path:
@@ -77,11 +77,11 @@ class Plan:
         return self.directory / "users" / f"{user}.properties"
 
     def in_the_way(self) -> list[Path]:
-        """Files that are there already, as broken links or directories too."""
+        """Paths that already exist, including broken links and directories."""
         return [path for path in self.files if os.path.lexists(path)]
 
     def write(self) -> None:
-        """Raises FileExistsError rather than overwrite, and OSError."""
+        """Raises FileExistsError instead of overwriting, and OSError."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path, content in self.files.items():
             for parent in reversed(path.relative_to(self.directory).parents[:-1]):
@@ -91,7 +91,7 @@ class Plan:
 
 
 def plan_open(directory: Path, places: Sequence[Place], secret: str) -> Plan:
-    """Without TLS and logins: for places that only their own machine can reach."""
+    """Without TLS and logins: only for nodes that are reachable only from their own machine."""
     files: dict[Path, bytes] = {}
     server_files = []
     for node_id in range(1, len(places) + 1):
@@ -106,7 +106,7 @@ def plan_open(directory: Path, places: Sequence[Place], secret: str) -> Plan:
 
 
 def plan_secured(directory: Path, places: Sequence[Place], users: Sequence[str]) -> Plan:
-    """With certificates, and SCRAM users with drawn passwords: `users`, an administrator, and the brokers' own."""
+    """With certificates, and SCRAM users with random passwords: `users`, an administrator, and the brokers' user."""
     authority = Authority("Chronik cluster authority", days=AUTHORITY_DAYS)
     passwords = {name: new_password() for name in (ADMIN, *users, BROKER)}
     ca_file = directory / AUTHORITY_FILE
@@ -142,7 +142,7 @@ def plan_secured(directory: Path, places: Sequence[Place], users: Sequence[str])
 
 
 def _settings(home: Path, places: Sequence[Place], node_id: int) -> dict[str, str]:
-    """Of one node, without TLS and logins. On a name that is not loopback it listens on all interfaces."""
+    """Settings of one node, without TLS and logins. With a host name that is not loopback it listens everywhere."""
     place, count = places[node_id - 1], len(places)
     replicas = min(REPLICAS_MAX, count)
     in_sync = min(2, replicas)

@@ -1,8 +1,8 @@
-"""The users, certificates and rules of a `Cluster(secure=True)`, and what clients need to use them.
+"""The users, certificates and rules of a `Cluster(secure=True)`, and the settings of its clients.
 
-Everything lies in one directory beside the data of the nodes, readable by its owner only. A cluster that is opened
-again on the same data keeps its authority and its users. Changes are made through the cluster's own listener, as
-`admin`, and are in effect on every running node when the method returns.
+All files are in one directory beside the data of the nodes, readable only by their owner. A cluster reopened on the
+same data keeps its authority and its users. Changes are made through the cluster's own listener, as `admin`, and are in
+effect on every running node when the method returns.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _numbers: Final = {name.lower().replace("_", "-"): number for number, name in OP
 
 class ClusterSecurity:
     def __init__(self, data: Path, settings: Sequence[Mapping[str, str]]) -> None:
-        """Of a new cluster, or of the one whose files are there. `settings` are those of its nodes without security."""
+        """Creates the files, or loads existing ones. `settings` are those of the nodes without security."""
         self._directory = data / DIRECTORY
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.ca_file = self._directory / "ca.pem"
@@ -143,7 +143,7 @@ class ClusterSecurity:
         is_known: Callable[[str], Awaitable[bool]],
         addresses: Sequence[str],
     ) -> None:
-        """Makes a change at the first node, and waits until every node goes by it."""
+        """Makes a change at the first node, and waits until it is in effect on every node."""
 
         async def everywhere() -> None:
             await self._as(ADMIN, addresses[0], change)
@@ -151,7 +151,7 @@ class ClusterSecurity:
                 while not await is_known(address):  # noqa: ASYNC110 - a node may be another process: no event reaches us
                     await asyncio.sleep(LOOK_SECONDS)
 
-        with ThreadPoolExecutor(1) as pool:  # the caller's own thread may run an event loop already
+        with ThreadPoolExecutor(1) as pool:  # the caller's thread may already run an event loop
             pool.submit(uvloop.run, everywhere()).result()
 
     async def _as(self, user: str, address: str, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
@@ -206,6 +206,6 @@ def rules_for(
 
 
 def _write(path: Path, text: str) -> None:
-    """A file that its owner alone can read, from its first byte on."""
+    """A file that only its owner can read, from the moment of creation."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text)

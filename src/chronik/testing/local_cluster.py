@@ -1,9 +1,9 @@
 """Settings of a cluster whose nodes all run on this machine: for `chronik up`, tests and the demo.
 
-Nodes listen on loopback only. With three nodes or more, every topic has three replicas and needs two in sync; internal
-topics too. Groups do not wait for more members. The directory of a cluster also holds the secret that its nodes share,
-because other users of the machine can reach loopback too, and the number of its nodes, so that a lost node directory is
-noticed.
+Nodes listen only on loopback. With three nodes or more, every topic, including internal ones, has three replicas and
+needs two in sync. Groups do not wait for more members. The cluster's directory also holds the secret that its nodes
+share, because other users of the machine can reach loopback too, and the number of its nodes, to detect a lost node
+directory.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def node_directory(directory: Path, node_id: int) -> Path:
 
 
 class Found(NamedTuple):
-    """What a cluster's directory holds."""
+    """The contents of a cluster's directory."""
 
     node_count: int  # 0 if there is no cluster yet
     is_certain: bool  # False: the count is the highest number of a node directory
@@ -100,7 +100,7 @@ def _has_data(node: Path) -> bool:
 
 
 def why_not_here(directory: Path, count: int) -> str | None:
-    """Why this number of nodes cannot start on this data. None if it can."""
+    """Why this number of nodes cannot start on this data; None if it can."""
     if _has_data(directory):
         if count == 1:
             return None

@@ -1,8 +1,8 @@
 """Ports for nodes that must know each other's before they start.
 
-A port that the system gave out and took back may be given to the next connection that anybody opens. So these come from
-below the range of such connections, and from a slice that only this process hands out: it keeps the slice's first port
-bound for as long as it lives. Within the slice every other port is handed out before one comes again.
+The system may assign a released ephemeral port to any new connection. So these ports are below the ephemeral range, in
+a slice that only this process uses: it keeps the slice's first port bound for as long as it lives. A port is reused
+only after all others of the slice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import cycle
 
 HOST = "127.0.0.1"
-FIRST, END = 16_000, 32_000  # Linux gives connections ports from 32768 on, others from 49152
+FIRST, END = 16_000, 32_000  # ephemeral ports start at 32768 on Linux, elsewhere at 49152
 SLICE = 100
 
 _held: list[socket.socket] = []
@@ -21,7 +21,7 @@ _ports: Iterator[int] = iter(())
 
 
 def free_ports(count: int) -> list[int]:
-    """So many that nobody listens on now, each of them once."""
+    """`count` distinct ports that are free now."""
     global _ports
     if not _held:
         _ports = cycle(_take_slice())
@@ -32,7 +32,7 @@ def free_ports(count: int) -> list[int]:
         port = next(_ports)
         if _bound(port, again=True) is not None:
             found.append(port)
-    raise OSError(f"{count} free ports are wanted, {len(found)} were found: is another cluster still running here?")
+    raise OSError(f"{count} free ports are needed, {len(found)} were found: is another cluster still running here?")
 
 
 def _take_slice() -> range:
@@ -47,7 +47,7 @@ def _take_slice() -> range:
 
 
 def _bound(port: int, *, again: bool) -> socket.socket | None:
-    """A socket on the port; None if somebody has it. `again` as servers do it: connections of the past do not count."""
+    """A socket on the port; None if it is in use. `again`: like servers, ignore closed connections (SO_REUSEADDR)."""
     made = socket.socket()
     if again:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

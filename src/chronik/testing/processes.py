@@ -12,22 +12,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from os import PathLike
 
 from chronik.runtime.wording import is_or_are
 
 STOP_SECONDS_MAX = 30
 WATCH_SECONDS = 0.2
+EARLY_SECONDS = 10  # a node that ends within this time has a fault that a restart does not cure
+RESTARTS_MAX = 3
 
 
 class NodeProcess:
-    """`chronik server` with a file, with everything by --override, or both."""
+    """`chronik server` with a file, with settings by --override, or both."""
 
     def __init__(self, process: subprocess.Popen[str], node_id: str) -> None:
         self._process = process
         self.node_id = node_id
-        self.port: int | None = None  # once it is ready
+        self.port: int | None = None  # set once it is ready
 
     @classmethod
     def start(
@@ -41,7 +43,7 @@ class NodeProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C in a terminal is for the starter, which stops its nodes in its own order
+            start_new_session=True,  # Ctrl-C goes to the parent, which stops its nodes in order
         )
         return cls(process, settings.get("node.id", "1"))
 
@@ -50,7 +52,7 @@ class NodeProcess:
         return self._process.pid
 
     def wait_ready(self) -> int | None:
-        """The port that it serves; None when it ended instead."""
+        """The port that it serves; None if it ended instead."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         self.port = int(line.rpartition(":")[2]) if line.startswith("ready ") else None
@@ -65,7 +67,7 @@ class NodeProcess:
             self._process.send_signal(number)
 
     def stop(self) -> None:
-        """Asks it to end cleanly."""
+        """Requests a clean stop."""
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
 
@@ -87,22 +89,36 @@ class NodeProcess:
 def heed_signals() -> None:
     """SIGINT and SIGTERM raise KeyboardInterrupt, even if the process was started with SIGINT ignored.
 
-    A shell without job control starts background jobs like that.
+    A shell without job control starts background jobs this way.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
 
 
-def wait_for_end(processes: Sequence[NodeProcess], tell: Callable[[str], None]) -> int:
-    """Waits until all have ended, or for KeyboardInterrupt, and reports each that ends. 0, or 1 if none is left."""
-    running = dict.fromkeys(processes)
+def keep_running(processes: list[NodeProcess], start: Callable[[int], NodeProcess], tell: Callable[[str], None]) -> int:
+    """Starts a node that ended again, until KeyboardInterrupt: 0. A node that soon ends again stays down; 1 if all do.
+
+    `processes` always holds the newest process of each node. `start` gets a node's index in it.
+    """
+    running = dict.fromkeys(range(len(processes)), time.monotonic())
+    early = dict.fromkeys(running, 0)
     try:
         while running:
-            for process in list(running):
-                if (code := process.exit_code()) is not None:
-                    del running[process]
+            for index, began_s in list(running.items()):
+                process = processes[index]
+                if (code := process.exit_code()) is None:
+                    continue
+                early[index] = early[index] + 1 if time.monotonic() - began_s < EARLY_SECONDS else 1
+                ended = f"node {process.node_id} ended with status {code}"
+                if early[index] > RESTARTS_MAX:
+                    del running[index]
                     left = f"{len(running)} {is_or_are(len(running))} left"
-                    tell(f"node {process.node_id} ended with status {code}; {left}")
+                    tell(f"{ended}, {early[index]} times in a row soon after its start: it stays down; {left}")
+                    continue
+                tell(f"{ended}; starting it again")
+                process.wait()
+                processes[index] = start(index)
+                running[index] = time.monotonic()
             time.sleep(WATCH_SECONDS)
     except KeyboardInterrupt:
         return 0

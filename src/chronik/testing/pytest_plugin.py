@@ -1,6 +1,6 @@
 """The fixtures `chronik_cluster` and `secure_chronik_cluster`: a fresh one-node cluster for each test.
 
-Registered with pytest by the package, so every run of pytest imports it: the broker is imported by the fixtures.
+The package registers it with pytest, so every run of pytest imports it: only the fixtures import the broker.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def chronik_cluster() -> Iterator[Cluster]:
-    """A node of its own in this process: `chronik_cluster.bootstrap` is all a client needs."""
+    """A one-node cluster in this process: clients only need `chronik_cluster.bootstrap`."""
     from chronik.testing.cluster import Cluster
 
     with Cluster() as cluster:

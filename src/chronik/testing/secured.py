@@ -1,6 +1,6 @@
-"""A cluster with SASL_SSL, SCRAM, an authorizer and certificates of its own: settings, users and rules, without I/O.
+"""A cluster with SASL_SSL, SCRAM, an authorizer and its own certificates: settings, users and rules, without I/O.
 
-`Cluster(secure=True)` and `chronik init --secure` both use it, so what tests run on is what operators get:
+`Cluster(secure=True)` and `chronik init --secure` both use it, so tests run on the same setup as operators:
 
 - Clients and brokers use the listener SASL_SSL. Brokers log in to each other as `broker`.
 - The quorum uses TLS with certificates on both sides, and admits only the nodes that it lists by name.
@@ -25,7 +25,8 @@ LISTENER: Final = "SASL_SSL"
 OPEN: Final = "PLAINTEXT"
 QUORUM: Final = "CONTROLLER"
 MECHANISM: Final = "SCRAM-SHA-512"
-MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")  # two, so that a password can be changed while both are valid
+# Two, so that a password can be changed while the old one stays valid.
+MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 ADMIN, BROKER = "admin", "broker"
 PASSWORD_BYTES: Final = 24
 SALT_BYTES: Final = 24
@@ -33,7 +34,7 @@ TOPIC, GROUP, TRANSACTIONAL_ID = 2, 3, 5
 
 
 def node_name(node_id: int) -> str:
-    """What a node's certificate calls it."""
+    """The name of a node in its certificate."""
     return f"node-{node_id}"
 
 
@@ -44,7 +45,7 @@ def new_password() -> str:
 def secured(
     open_settings: Mapping[str, str], *, node_count: int, key_store: str, trust_store: str, broker_password: str
 ) -> dict[str, str]:
-    """The settings of a node whose listener for clients is PLAINTEXT, with SASL_SSL in its place."""
+    """The settings of a node whose client listener is PLAINTEXT, with SASL_SSL in its place."""
     has_quorum = "controller.listener.names" in open_settings
     made = {
         **open_settings,
@@ -79,7 +80,7 @@ def credential(name: str, password: str, mechanism: str = MECHANISM) -> ScramUps
 
 
 def first_rules(users: Iterable[str]) -> list[AccessRule]:
-    """What ordinary users own. Super users need no rules."""
+    """The permissions of ordinary users. Super users need no rules."""
     return [
         AccessRule(kind, f"{user}-", PREFIXED, f"User:{user}", "*", ALL, ALLOW)
         for user in users

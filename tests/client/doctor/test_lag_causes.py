@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from chronik.client.doctor.lag_causes import Cause, Look, PartitionLook, causes
@@ -113,3 +115,17 @@ def test_a_partition_without_an_offset_counts_from_its_start() -> None:
     assert PartitionLook(None, 3, 10).lag == 7
     assert PartitionLook(2, 3, 10).lag == 7
     assert PartitionLook(12, 3, 10).lag == 0
+
+
+def test_who_has_not_given_up_a_partition_of_a_consumer_group_is_told_whether_records_wait_or_not() -> None:
+    """One consumer that does not poll keeps another one from its partitions."""
+    for lag in (0, 10):
+        awaited = {A: ("slow", "new")}
+        before, after = (
+            replace(look(a=(5, 5 + lag), state="Reconciling", late=late), awaited=awaited) for late in (False, True)
+        )
+        [cause] = [each for each in causes("g", before, after) if each.name == "partitions-awaited"]
+        assert cause.text == "slow has not given up orders-0, which new waits for."
+        assert "slow" in cause.action
+        given_up = replace(after, awaited={})
+        assert "partitions-awaited" not in [each.name for each in causes("g", before, given_up)]

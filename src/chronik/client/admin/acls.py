@@ -1,4 +1,4 @@
-"""Access rules of a cluster: finding, creating and deleting them. Any broker is asked; it forwards changes."""
+"""Access rules of a cluster: finds, creates and deletes them. Any broker serves these requests; it forwards changes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from chronik.wire.messages.describe_acls import DescribeAclsRequest, DescribeAcl
 if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
 
-VERSION_PATTERNS = 1  # before it there were no prefixes
+VERSION_PATTERNS = 1  # the first version with prefixes
 
 
 async def describe(cluster: ClusterClient, wanted: RuleFilter) -> list[AccessRule]:
-    """The rules that fit, in ascending order."""
+    """The matching rules, in ascending order."""
     request = DescribeAclsRequest(
         resource_type_filter=wanted.kind,
         resource_name_filter=wanted.name,

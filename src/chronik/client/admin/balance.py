@@ -1,8 +1,8 @@
-"""Computes which replicas should move, from where they are and from the live brokers. A pure function.
+"""Computes which replicas should move, from the current placement and the live brokers. A pure function.
 
-It evens out counts, of replicas and of preferred leaders, and spreads a partition over as many racks as it can; it does
-not look at load or size. It moves as little as that takes, and leaders by reordering replicas, which moves no data. The
-same cluster always gives the same plan.
+It balances the counts of replicas and of preferred leaders, and spreads a partition over as many racks as possible; it
+ignores load and size. It moves as few replicas as possible, and moves leaders by reordering replicas, which copies no
+data. The same cluster always gives the same plan.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final
 
 from chronik.client.topology import TopicPartition
 
-Racks = Mapping[int, str | None]  # of the brokers that may hold replicas; None: a rack of its own
+Racks = Mapping[int, str | None]  # brokers that may hold replicas; None: a separate rack
 Replicas = tuple[int, ...]  # the preferred leader first
-SPREAD_MAX: Final = 1  # by how much two brokers may differ and still count as even
+SPREAD_MAX: Final = 1  # largest difference between two brokers that counts as balanced
 
 
 class CannotPlace(Exception):
@@ -31,9 +31,9 @@ class CannotPlace(Exception):
 def plan(
     racks: Racks, partitions: Mapping[TopicPartition, Replicas], *, evens: bool = True
 ) -> dict[TopicPartition, Replicas]:
-    """The replicas of every partition that has to change. Brokers that `racks` lacks are emptied.
+    """The new replicas of every partition that must change. Brokers missing in `racks` are emptied.
 
-    Without `evens` nothing else is done: that is what takes a broker away. Raises CannotPlace.
+    Without `evens` nothing else changes: use that to remove a broker. Raises CannotPlace.
     """
     work = _Plan(racks, partitions)
     for at in sorted(partitions):
@@ -62,7 +62,7 @@ class _Plan:
                 self._replace(at, broker, self._best(at, without=broker))
 
     def spread_over_racks(self, at: TopicPartition) -> None:
-        """Takes a replica out of a rack that has two, for as long as there is a rack that has none."""
+        """Moves replicas out of racks with two, as long as there is a rack with none."""
         while True:
             replicas = self.replicas[at]
             used = Counter(self.racks[broker] for broker in replicas)
@@ -70,20 +70,20 @@ class _Plan:
             doubled = [broker for broker in replicas if used[self.racks[broker]] > 1]
             if not free or not doubled:
                 return
-            # The last: the preferred leader stays where it is if it can.
+            # Prefer the last one: the preferred leader stays if possible.
             leaving = max(doubled, key=lambda broker: (self.held[broker], replicas.index(broker)))
             self._replace(at, leaving, min(free, key=lambda broker: (self.held[broker], broker)))
 
     def even_replicas(self) -> None:
-        """First from whoever has more than its share to whoever has less, so that little is moved twice."""
+        """First from brokers above their share to brokers below it, so that few replicas move twice."""
         low, left_over = divmod(sum(self.held.values()), len(self.held))
         high = low + bool(left_over)
         self._pass_on(gives=lambda held: held > high, takes=lambda held: held < high)
-        while self._pass_on(gives=lambda _: True, takes=lambda _: True):  # what is left, or racks stood in the way of
+        while self._pass_on(gives=lambda _: True, takes=lambda _: True):  # the rest, and moves that racks prevented
             pass
 
     def _pass_on(self, *, gives: Callable[[int], bool], takes: Callable[[int], bool]) -> bool:
-        """Whether any replica was moved from a broker with many to one with few, without doubling a rack."""
+        """Moves one replica from a broker with many to one with few, without doubling a rack. False: none to move."""
         has_moved = False
         for full in sorted(self.racks, key=lambda broker: (-self.held[broker], broker)):
             for at in self._held_by(full):
@@ -100,7 +100,7 @@ class _Plan:
         return has_moved
 
     def _held_by(self, broker: int) -> list[TopicPartition]:
-        """Those in which it follows first: moving them changes no preferred leader."""
+        """Its partitions, those where it follows first: moving them changes no preferred leader."""
         held = [at for at, replicas in self.replicas.items() if broker in replicas]
         return sorted(held, key=lambda at: (self.replicas[at][0] == broker, at))
 
@@ -112,7 +112,7 @@ class _Plan:
         return self.racks[new] not in others or self.racks[old] in others
 
     def _best(self, at: TopicPartition, *, without: int) -> int:
-        """Who takes a replica: of a rack that has none if possible, then whoever holds least."""
+        """The broker to take a replica: in a rack without one if possible, then the one with the fewest replicas."""
         replicas = self.replicas[at]
         used = {self.racks[broker] for broker in replicas if broker != without and broker in self.racks}
         able = [broker for broker in self.racks if broker not in replicas]
@@ -129,7 +129,7 @@ class _Plan:
     # --- leaders
 
     def even_leaders(self) -> None:
-        """To a follower that leads less; then along chains of shared partitions, until no chain would help."""
+        """Moves leadership to a follower that leads less; then along chains of shared partitions, until none helps."""
         led = Counter(dict.fromkeys(self.racks, 0))
         led.update(replicas[0] for replicas in self.replicas.values())
         for at, (leader, *followers) in self.replicas.items():
@@ -147,7 +147,7 @@ class _Plan:
         self.replicas[at] = (leader, *(broker for broker in replicas if broker != leader))
 
     def _chain(self, led: Counter[int]) -> list[tuple[TopicPartition, int]] | None:
-        """From a broker that leads much to one that leads less by two or more: each step a partition and its leader."""
+        """From a broker to one that leads at least two fewer: each step is a partition and its current leader."""
         shared: dict[int, dict[int, TopicPartition]] = {broker: {} for broker in self.racks}
         for at, (leader, *followers) in self.replicas.items():
             for follower in followers:

@@ -1,6 +1,6 @@
-"""Configuration of topics, brokers and groups: reading it with where each value comes from, and changing single keys.
+"""Configuration of topics, brokers and groups: reads it with the source of each value, and changes single keys.
 
-A broker's configuration is asked of that broker, everything else of any. Values are text, as Kafka keeps them.
+Queries about a broker go to that broker, all others to any. Values are text, as in Kafka.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ResourceKind(IntEnum):
-    """By Kafka's numbers."""
+    """Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -37,7 +37,7 @@ class ResourceKind(IntEnum):
 
 
 class Source(IntEnum):
-    """Where a value comes from, by Kafka's numbers."""
+    """The source of a value, by Kafka's numbers."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -69,7 +69,7 @@ class ConfigResource:
 
     @property
     def own_source(self) -> Source:
-        """Where a value comes from that was set on this very resource."""
+        """The source of values set on the resource itself."""
         if self.kind is ResourceKind.BROKER:
             return Source.BROKER if self.name else Source.ALL_BROKERS
         return Source[self.kind.name]
@@ -78,7 +78,7 @@ class ConfigResource:
 @dataclass(frozen=True, slots=True)
 class Config:
     name: str
-    value: str | None  # None when it is secret or has none
+    value: str | None  # None when it is secret or unset
     source: Source
     is_read_only: bool
     is_sensitive: bool
@@ -123,7 +123,7 @@ async def describe(cluster: ClusterClient, resource: ConfigResource, keys: Seque
 async def describe_topics(
     cluster: ClusterClient, names: Sequence[str], keys: Sequence[str]
 ) -> dict[str, dict[str, str | None]]:
-    """Some keys of many topics, in one request. Topics that are refused are missing from the result."""
+    """Some keys of many topics, in one request. Topics with an error are missing from the result."""
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(resource_type=ResourceKind.TOPIC, resource_name=name, configuration_keys=list(keys))

@@ -1,14 +1,14 @@
-"""Consumer groups: lists and describes them, with members and what each of them reads, and deletes them.
+"""Consumer groups: lists and describes them, with members and their partitions, and deletes them.
 
-Every broker knows the groups it coordinates, so a list is the answers of all of them. A group is described in the way
-of its type: classic groups carry their subscriptions as opaque bytes, groups of the new protocol in fields.
+Every broker knows the groups it coordinates, so a list combines all brokers' answers. The API to describe a group
+depends on its type: classic groups carry their subscriptions as opaque bytes, groups of the new protocol in fields.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from chronik.client.errors import Refused, refuse
@@ -16,7 +16,11 @@ from chronik.client.topology import TopicPartition
 from chronik.wire.compiler import decoder_of
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import Malformed
-from chronik.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from chronik.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
 from chronik.wire.messages.consumer_protocol import ConsumerProtocolAssignment
 from chronik.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from chronik.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -32,7 +36,7 @@ CONSUMER_PROTOCOL = "consumer"  # the protocol type of classic groups whose memb
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
     group_id: str
-    group_type: str  # classic, consumer, share, streams; "" when the broker is too old to tell
+    group_type: str  # classic, consumer, share, streams; "" if the broker is too old to report it
     state: str
     protocol_type: str
     coordinator_id: int
@@ -48,6 +52,15 @@ class GroupMember:
 
 
 @dataclass(frozen=True, slots=True)
+class Awaited:
+    """A partition of a consumer group that one member has to give up, so that another one can have it."""
+
+    partition: TopicPartition
+    holder: str  # the client id, or the member id if it has none
+    taker: str
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     group_id: str
     group_type: str
@@ -55,10 +68,11 @@ class Group:
     assignor: str
     coordinator_id: int
     members: tuple[GroupMember, ...]
+    awaited: tuple[Awaited, ...] = ()
 
 
 async def list_all(cluster: ClusterClient) -> list[ListedGroup]:
-    """All groups of the cluster, by name."""
+    """All groups of the cluster, sorted by name."""
 
     async def of(node_id: int) -> list[ListedGroup]:
         connection = await cluster.to_node(node_id)
@@ -72,7 +86,7 @@ async def list_all(cluster: ClusterClient) -> list[ListedGroup]:
     async def attempt() -> list[ListedGroup]:
         await cluster.refresh([])
         lists = await asyncio.gather(*(of(node_id) for node_id in cluster.topology.brokers))
-        # While a coordinator moves, two brokers may name the same group.
+        # While a coordinator moves, two brokers may list the same group.
         groups = {group.group_id: group for groups in lists for group in groups}
         return sorted(groups.values(), key=lambda group: group.group_id)
 
@@ -99,14 +113,14 @@ async def _describe_consumer(cluster: ClusterClient, group_id: str, coordinator_
     response = await cluster.ask_coordinator(group_id, request, ConsumerGroupDescribeResponse)
     [told] = response.groups
     if told.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        return None  # or of another type
+        return None  # nonexistent, or of another type
     cluster.refuse_from_coordinator(group_id, told.error_code, f"group {group_id!r}", told.error_message)
     members = tuple(
         GroupMember(
             each.member_id,
             each.instance_id,
             each.client_id,
-            each.client_host,
+            each.client_host.removeprefix("/"),
             tuple(
                 TopicPartition(topic.topic_name, partition)
                 for topic in each.assignment.topic_partitions
@@ -115,7 +129,24 @@ async def _describe_consumer(cluster: ClusterClient, group_id: str, coordinator_
         )
         for each in told.members
     )
-    return Group(group_id, CONSUMER, told.group_state, told.assignor_name, coordinator_id, members)
+    group = Group(group_id, CONSUMER, told.group_state, told.assignor_name, coordinator_id, members)
+    return replace(group, awaited=tuple(_awaited(told)))
+
+
+def _awaited(told: DescribedGroup) -> Iterator[Awaited]:
+    holders = {
+        (topic.topic_name, partition): member
+        for member in told.members
+        for topic in member.assignment.topic_partitions
+        for partition in topic.partitions
+    }
+    for taker in told.members:
+        for topic in taker.target_assignment.topic_partitions:
+            for partition in topic.partitions:
+                holder = holders.get((topic.topic_name, partition))
+                if holder is not None and holder is not taker:
+                    at = TopicPartition(topic.topic_name, partition)
+                    yield Awaited(at, holder.client_id or holder.member_id, taker.client_id or taker.member_id)
 
 
 async def _describe_classic(cluster: ClusterClient, group_id: str, coordinator_id: int) -> Group:
@@ -123,7 +154,7 @@ async def _describe_classic(cluster: ClusterClient, group_id: str, coordinator_i
     response = await cluster.ask_coordinator(group_id, request, DescribeGroupsResponse)
     [told] = response.groups
     cluster.refuse_from_coordinator(group_id, told.error_code, f"group {group_id!r}", told.error_message)
-    if told.group_state == "Dead":  # how brokers before DescribeGroups v6 say it
+    if told.group_state == "Dead":  # before DescribeGroups v6 this means nonexistent
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r}")
     members = tuple(
         GroupMember(
@@ -139,7 +170,7 @@ async def _describe_classic(cluster: ClusterClient, group_id: str, coordinator_i
 
 
 def assigned_partitions(data: bytes) -> tuple[TopicPartition, ...]:
-    """What the opaque assignment of a classic consumer says; nothing when it is empty or somebody else's format."""
+    """The partitions in the opaque assignment of a classic consumer; none if it is empty or in an unknown format."""
     version_bytes = 2
     if len(data) < version_bytes:
         return ()
@@ -158,7 +189,7 @@ def assigned_partitions(data: bytes) -> tuple[TopicPartition, ...]:
 
 
 async def delete(cluster: ClusterClient, group_ids: Sequence[str]) -> dict[str, Refused | None]:
-    """Deletes groups with their offsets; a group with members is refused as NON_EMPTY_GROUP."""
+    """Deletes groups with their offsets; a group with members is refused with NON_EMPTY_GROUP."""
 
     async def one(group_id: str) -> None:
         async def attempt() -> None:

@@ -1,7 +1,7 @@
-"""How far a group is behind: in records, and in time.
+"""The lag of a group: in records, and in time.
 
-Behind in time is the age of the oldest record that the group has not read: how long somebody has been waiting for it.
-Logs cannot be asked for the time of an offset, so that record is fetched; a partition without lag costs nothing.
+Lag in time is the age of the oldest record that the group has not read. A log cannot return the time of an offset, so
+that record is fetched; a partition without lag needs no fetch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
     from chronik.client.topology import TopicPartition
 
-# One batch is sent whole whatever its size, but only for one partition of a request: so one request each.
+# One batch is sent whole whatever its size, but only for one partition per request: so each partition needs a request.
 ONE_BATCH: Final = FetchOptions(max_wait_ms=0, max_bytes=1, partition_max_bytes=1)
 SIDE_BY_SIDE: Final = 8
 
@@ -29,10 +29,10 @@ SIDE_BY_SIDE: Final = 8
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
     committed: int | None  # None: the group has no offset here
-    start_offset: int | None  # None, as are the following, when the partition could not be asked
+    start_offset: int | None  # this and the following are None if the leader did not answer
     end_offset: int | None
-    lag: int | None  # None also where there is no offset and records wait: where it will start is not known
-    lag_ms: int | None  # None also when the record's time is not known
+    lag: int | None  # also None if records wait but no offset is stored: the start is unknown
+    lag_ms: int | None  # also None if the record's time is unknown
 
 
 async def of(
@@ -42,9 +42,9 @@ async def of(
     with_time: bool = True,
     starts_at_earliest: bool = True,
 ) -> dict[TopicPartition, PartitionLag]:
-    """The lag of a group that has committed these offsets. What retention has deleted is not counted as lag.
+    """The lag of a group with these committed offsets. Records deleted by retention do not count.
 
-    `starts_at_earliest` is what the readers do where they have no offset; pass False where that is not known.
+    `starts_at_earliest`: readers start at the earliest record where they have no offset; False if that is unknown.
     """
     starts = await offsets.look_up(cluster, dict.fromkeys(committed, EARLIEST))
     ends = await offsets.look_up(cluster, dict.fromkeys(committed, LATEST))
@@ -75,7 +75,7 @@ async def of(
 async def times_of(
     cluster: ClusterClient, at_offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int | None]:
-    """The timestamp of the record at each offset, or of the first after it; None when it cannot be had."""
+    """The timestamp of the record at each offset, or of the first after it; None if unavailable."""
     gate = asyncio.Semaphore(SIDE_BY_SIDE)
 
     async def one(node_id: int, at: TopicPartition) -> Chunk | ClientError | None:

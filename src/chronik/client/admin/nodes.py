@@ -1,4 +1,4 @@
-"""The cluster as a whole: its brokers, its controller, and what lies on their disks."""
+"""The cluster as a whole: its brokers, its controller, and the contents of their disks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ClusterDescription:
 class LogDirectory:
     node_id: int
     path: str
-    total_bytes: int  # -1 when the broker is too old to tell, as is the next
+    total_bytes: int  # -1 if the broker is too old to report it; so is the next field
     usable_bytes: int
     sizes_bytes: dict[TopicPartition, int]
 
@@ -56,7 +56,7 @@ async def describe(cluster: ClusterClient) -> ClusterDescription:
 
 
 async def log_directories(cluster: ClusterClient) -> list[LogDirectory]:
-    """Of every broker that the cluster lists as alive."""
+    """The directories of every broker that the cluster lists as alive."""
 
     async def of(node_id: int) -> list[LogDirectory]:
         connection = await cluster.to_node(node_id)

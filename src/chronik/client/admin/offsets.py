@@ -1,7 +1,7 @@
 """Offsets: looks them up in logs by position or time, reads and commits those of groups, and deletes records.
 
-Questions about partitions go to their leaders, many partitions in one request each; a partition that was refused is in
-the result as its Refused, after the leaders were looked up again for as long as the time allows.
+Requests about partitions go to their leaders, one request per leader. A refused partition is in the result as its
+Refused, after retries with refreshed leaders within the timeout.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TIMEOUT_MS: Final = 30_000
 
 
 class OffsetAt(NamedTuple):
-    offset: int  # NONE when no record is that late
+    offset: int  # NONE if no record is that late
     timestamp: int  # of the record found; -1 for a position
     leader_epoch: int
 
@@ -96,7 +96,7 @@ async def look_up(
 async def bounds(
     cluster: ClusterClient, partitions: Iterable[TopicPartition], *, isolation_level: int = READ_UNCOMMITTED
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Where each log starts and ends. Starts are asked first, so no end is below its start. Raises ClientError."""
+    """Start and end of each log. Starts are queried first, so no end is below its start. Raises ClientError."""
     wanted = list(partitions)
     starts = await look_up(cluster, dict.fromkeys(wanted, EARLIEST))
     ends = await look_up(cluster, dict.fromkeys(wanted, LATEST), isolation_level=isolation_level)
@@ -114,7 +114,7 @@ async def bounds(
 async def delete_records(
     cluster: ClusterClient, before: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int | ClientError]:
-    """Forgets the records before an offset (LATEST: all of them); the new start of each log."""
+    """Deletes the records before an offset (LATEST: all of them); returns the new start of each log."""
 
     async def ask(node_id: int, some: list[TopicPartition]) -> dict[TopicPartition, int | ClientError]:
         topics = [
@@ -141,14 +141,14 @@ async def delete_records(
 async def committed(
     cluster: ClusterClient, group_id: str, *, is_stable: bool = False
 ) -> dict[TopicPartition, Committed]:
-    """What a group has committed, wherever it has. `is_stable` waits for transactions that still may change it."""
+    """All committed offsets of a group. `is_stable` waits for transactions that may still change them."""
     what = f"cannot read the offsets of group {group_id!r}"
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)], require_stable=is_stable
     )
 
     async def attempt() -> dict[TopicPartition, Committed]:
-        # Up to v9: v10 names topics by id, and an id says nothing about a topic that was deleted.
+        # Up to v9: v10 identifies topics by id, which says nothing about a deleted topic.
         response = await cluster.ask_coordinator(group_id, request, OffsetFetchResponse, version_min=8, version_max=9)
         [told] = response.groups
         cluster.refuse_from_coordinator(group_id, told.error_code, what)
@@ -167,7 +167,7 @@ async def committed(
 async def delete(
     cluster: ClusterClient, group_id: str, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, Refused | None]:
-    """Forgets what a group has committed for these partitions. Those of a topic that it reads are refused."""
+    """Deletes a group's committed offsets for these partitions. Those of a topic that it reads are refused."""
     request = OffsetDeleteRequest(
         group_id=group_id,
         topics=[
@@ -205,7 +205,7 @@ async def commit(
     generation: int = -1,
     instance_id: str | None = None,
 ) -> None:
-    """Commits for a member, or, without one, for a group that has none at the moment."""
+    """Commits for a member or, without one, for a group that has no members."""
     request = OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=generation,

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
 
 QUORUM_LISTENER: Final = "CONTROLLER"
-ADMIN_LISTENER: Final = "CHRONIK-ADMIN"  # of Chronik's nodes alone
-ANSWER_MS_MORE: Final = 10_000  # than a change may take by itself
+ADMIN_LISTENER: Final = "CHRONIK-ADMIN"  # only Chronik nodes have it
+ANSWER_MS_MORE: Final = 10_000  # added to the time allowed for the change
 UNKNOWN: Final = -1
 
 
@@ -33,9 +33,9 @@ UNKNOWN: Final = -1
 class QuorumNode:
     node_id: int
     is_voter: bool
-    end_offset: int  # of the metadata log there, as the leader knows it
-    heard_ms: int  # wall time of the last word; UNKNOWN if there was none
-    caught_up_ms: int  # wall time of the last moment without lag; the same
+    end_offset: int  # of its metadata log, as known to the leader
+    heard_ms: int  # wall time of its last message; UNKNOWN if none
+    caught_up_ms: int  # wall time of the last moment without lag; UNKNOWN if none
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Quorum:
     term: int
     high_watermark: int
     members: tuple[QuorumNode, ...]  # ascending
-    admin: Mapping[int, Address]  # where nodes say how they are
+    admin: Mapping[int, Address]  # admin listeners, which serve node status
 
     @property
     def voters(self) -> tuple[int, ...]:
@@ -82,7 +82,7 @@ async def describe(cluster: ClusterClient) -> Quorum:
 
 
 async def add(cluster: ClusterClient, node_id: int, address: Address, *, timeout_ms: int) -> None:
-    """Returns when the node votes. It must be running, and listen for the quorum at the address."""
+    """Returns when the node votes. It must be running, with its quorum listener at this address."""
     request = AddRaftVoterRequest(
         cluster_id=None,
         timeout_ms=timeout_ms,
@@ -96,7 +96,7 @@ async def add(cluster: ClusterClient, node_id: int, address: Address, *, timeout
 
 
 async def remove(cluster: ClusterClient, node_id: int) -> None:
-    """Returns when the node votes no more."""
+    """Returns when the node no longer votes."""
     request = RemoveRaftVoterRequest(cluster_id=None, voter_id=node_id, voter_directory_id=ZERO_UUID)
     connection = await cluster.to_any()
     response = await connection.ask(request, RemoveRaftVoterResponse)
@@ -104,7 +104,7 @@ async def remove(cluster: ClusterClient, node_id: int) -> None:
 
 
 async def unregister(cluster: ClusterClient, broker_id: int) -> None:
-    """Makes the cluster forget a broker that will not come back."""
+    """Unregisters a broker that will not come back."""
     connection = await cluster.to_any()
     response = await connection.ask(UnregisterBrokerRequest(broker_id=broker_id), UnregisterBrokerResponse)
     refuse(response.error_code, f"cannot unregister broker {broker_id}", response.error_message)

@@ -1,4 +1,4 @@
-"""Client quotas: reading all of them, and changing those of one entity."""
+"""Client quotas: reads all of them, and changes those of one entity."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from chronik.wire.messages.describe_client_quotas import DescribeClientQuotasReq
 if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
 
-DEFAULT: Final = None  # the name that stands for all that have no quota of their own
+DEFAULT: Final = None  # as a name: every entity without a quota of its own
 TYPES: Final = ("user", "client-id", "ip")
 
 
@@ -41,7 +41,7 @@ class Quotas:
 
 
 async def list_all(cluster: ClusterClient) -> list[Quotas]:
-    """Of all entities that have any."""
+    """The quotas of all entities that have any."""
 
     async def attempt() -> list[Quotas]:
         request = DescribeClientQuotasRequest(components=[], strict=False)

@@ -1,6 +1,6 @@
 """Moves replicas to other brokers, shows the progress of moves and cancels them; elects leaders.
 
-A move has begun when `move` returns; it has ended when `under_way` no longer shows it.
+A move has started when `move` returns; it has ended when `under_way` no longer lists it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from chronik.wire.messages.list_partition_reassignments import (
 if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
 
-PREFERRED: Final = 0  # ElectLeaders' kinds
+PREFERRED: Final = 0  # election types of ElectLeaders
 UNCLEAN: Final = 1
 
 
 class Move(NamedTuple):
-    replicas: tuple[int, ...]  # all of them, those that go last
+    replicas: tuple[int, ...]  # all of them; those being removed come last
     adding: tuple[int, ...]
     removing: tuple[int, ...]
 
@@ -39,7 +39,8 @@ class Move(NamedTuple):
 async def move(
     cluster: ClusterClient, targets: Mapping[TopicPartition, Sequence[int] | None]
 ) -> dict[TopicPartition, Refused | None]:
-    """Begins moves to these replicas, the preferred leader first; None calls one off. Each is answered by itself."""
+    """Starts moves to these replicas, the preferred leader first; None cancels one. Each partition has its own
+    result."""
     topics: dict[str, ReassignableTopic] = {}
     for at, replicas in targets.items():
         topic = topics.setdefault(at.topic, ReassignableTopic(name=at.topic, partitions=[]))
@@ -82,7 +83,7 @@ async def under_way(cluster: ClusterClient) -> dict[TopicPartition, Move]:
 async def elect(
     cluster: ClusterClient, partitions: Iterable[TopicPartition] | None, *, kind: int = PREFERRED
 ) -> dict[TopicPartition, Refused | None]:
-    """Of these partitions, or of all. Where the right one leads already there is nothing to refuse."""
+    """Elects leaders of these partitions, or of all. A partition that needs no election is not an error."""
     topics: dict[str, TopicPartitions] = {}
     for at in partitions or ():
         topics.setdefault(at.topic, TopicPartitions(topic=at.topic, partitions=[])).partitions.append(at.partition)

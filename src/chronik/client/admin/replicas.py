@@ -1,7 +1,7 @@
-"""Compares the replicas of a partition: reads the bytes of each.
+"""Compares the replicas of a partition, byte for byte.
 
-What is committed on all of them is compared, from where all of them begin: records below the lowest high watermark.
-Each replica compacts its own log, so those of a compacted topic may differ and still be correct.
+The comparison covers what is committed on all of them, from the highest start offset to the lowest high watermark. Each
+replica compacts its own log, so replicas of a compacted topic may differ and still be correct.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Comparison:
     partition: int
     leader_id: int
     compared: tuple[int, ...]  # the brokers that answered
-    missing: tuple[int, ...]  # replicas that did not
+    missing: tuple[int, ...]  # replicas that did not answer
     start_offset: int
-    end_offset: int  # up to here all that answered are the same, unless `differs_at` says otherwise
-    differs_at: int | None  # the first offset of the first batch that is not the same everywhere
+    end_offset: int  # answering replicas are equal up to here, unless `differs_at` is set
+    differs_at: int | None  # first offset of the first batch that differs
 
     @property
     def is_equal(self) -> bool:
@@ -45,7 +45,7 @@ class Comparison:
 
 
 async def compare(cluster: ClusterClient, topic: str) -> list[Comparison]:
-    """All partitions of a topic, one after the other."""
+    """All partitions of a topic, in sequence."""
     cluster.forget(topic)
     known = await cluster.topic(topic)
     return [await _compare(cluster, topic, partition) for partition in known.partitions.values()]
@@ -81,9 +81,9 @@ async def _compare(cluster: ClusterClient, topic: str, partition: Partition) -> 
 
 
 def hold_together(pieces: list[dict[int, bytes]], offset: int) -> tuple[int, int | None]:
-    """Where to go on, and where they differ: batches by their first offset, per replica, all read from `offset` on.
+    """The offset to continue at, and where replicas differ. `pieces` maps first offsets to batches, for each replica.
 
-    Brokers may answer with more or less of the same log; what all have answered counts.
+    Brokers may return different amounts of the same log; only the range that all returned counts.
     """
     first = pieces[0]
     for at, (base_offset, data) in enumerate(first.items()):
@@ -100,7 +100,7 @@ def hold_together(pieces: list[dict[int, bytes]], offset: int) -> tuple[int, int
 
 
 async def _start_offset(cluster: ClusterClient, topic: str, partition: Partition) -> int:
-    """Of the leader's log; only the leader tells."""
+    """The start of the leader's log; only the leader reports it."""
     asked = ListOffsetsPartition(partition_index=partition.partition, timestamp=EARLIEST)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
     connection = await cluster.to_node(partition.leader_id, "replicas")
@@ -111,7 +111,7 @@ async def _start_offset(cluster: ClusterClient, topic: str, partition: Partition
 
 
 async def _high_watermark(cluster: ClusterClient, node_id: int, topic: str, index: int, offset: int) -> int:
-    """As this broker knows it."""
+    """The high watermark as known to this broker."""
     answer = await _fetch(cluster, node_id, topic, index, offset, size_bytes=0)
     refuse(answer.error_code, f"broker {node_id} does not answer for {topic}-{index}")
     return answer.high_watermark

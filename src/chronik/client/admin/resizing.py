@@ -1,8 +1,8 @@
-"""More or fewer replicas of partitions: a pure function from where replicas are to where they should be.
+"""Changes the number of replicas of partitions: a pure function from the current placement to the new one.
 
-It moves no replica that may stay. A new replica goes to a rack that has none, then to the broker that holds least. The
-preferred leader stays, unless its broker is gone; what is given up first is what is of least use: a replica on a broker
-that is gone, one that is not in sync, one whose rack has another.
+It moves no replica that may stay. A new replica goes to a rack that has none, then to the broker with the fewest. The
+preferred leader stays, unless its broker is gone. The least useful replicas are removed first: those on a missing
+broker, then those out of sync, then those whose rack has another.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def resized(
 ) -> dict[TopicPartition, Replicas]:
     """The replicas of each partition in `changing`, which maps it to its in-sync replicas, if they have to change.
 
-    `placed` are all partitions of the cluster: what brokers hold decides who takes more. Raises CannotPlace.
+    `placed` are all partitions of the cluster: broker loads decide the placement. Raises CannotPlace.
     """
     rack_of = {broker: rack or f"broker {broker}" for broker, rack in sorted(racks.items())}
     held = Counter(broker for replicas in placed.values() for broker in replicas)

@@ -1,4 +1,4 @@
-"""What a node says of itself on its admin listener, asked over the client's own network."""
+"""A node's status page, read from its admin listener over the client's network."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ADMIN_PORT_ABOVE: Final = 552  # the default admin port is the client port plus 
 async def status(
     network: Network, address: Address, *, cluster_id: str | None, node_id: int, timeout_s: float = TIMEOUT_S
 ) -> dict[str, Any] | None:
-    """The page, or None: nothing answers, or another node does. An admin listener is often on loopback; on another
-    machine the same address may belong to a node of another cluster. `cluster_id` is None where it is not known."""
+    """The page, or None: no answer, or the answer of another node. An admin listener is often on loopback, so the same
+    address on another machine may belong to a node of another cluster. `cluster_id` is None if unknown."""
     body = await page_text(network, address, "/status", timeout_s)
     try:
         page = _document(body) if body is not None else None
@@ -35,7 +35,7 @@ async def status(
 
 
 async def page_text(network: Network, address: Address, path: str, timeout_s: float = TIMEOUT_S) -> bytes | None:
-    """The body of a page of an admin listener; None if nothing answers, or something else does."""
+    """The body of a page of an admin listener; None if there is no answer or something else answers."""
     try:
         try:
             return _body(await _get(network, address, path, timeout_s))
@@ -48,7 +48,7 @@ async def page_text(network: Network, address: Address, path: str, timeout_s: fl
 
 
 async def why_not_kafka(network: Network, address: Address, timeout_s: float = TIMEOUT_S) -> str | None:
-    """What is wrong with an address that speaks HTTP, as admin listeners do; None where it does not."""
+    """An error message for an address that speaks HTTP, as admin listeners do; None if it does not."""
     try:
         answer = await _get(network, address, "/status", timeout_s)
     except (OSError, TimeoutError, ValueError):
@@ -92,7 +92,7 @@ def _document(body: bytes) -> dict[str, Any]:
 
 
 class _Answer(asyncio.Protocol):
-    """Everything until the other side closes."""
+    """Collects data until the other side closes the connection."""
 
     def __init__(self) -> None:
         self.whole: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()

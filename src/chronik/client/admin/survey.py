@@ -1,9 +1,9 @@
-"""Which nodes of the metadata quorum answer, found out without a leader.
+"""Finds out which nodes of the metadata quorum answer, without a leader.
 
-Every address that the client knows is asked at the same time, each within a limit, so a survey takes at most about two
-seconds however many nodes hang. A node that has no leader names the voters and all their listeners; each node is then
-asked at its admin listener, or at a client listener where it has no admin listener or that is not reachable from here.
-Never changes anything, and never raises for a node that does not answer.
+All known addresses are queried concurrently, each with a time limit, so a survey takes at most about two seconds
+however many nodes hang. A node without a leader reports the voters and all their listeners. Each node is then queried
+at its admin listener, or at a client listener if it has no admin listener or that is not reachable from here. Never
+changes anything, and never raises for a node that does not answer.
 """
 
 from __future__ import annotations
@@ -31,18 +31,23 @@ from chronik.wire.messages.describe_quorum import (
 if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
 
-LIMIT_S: Final = 0.9  # for one question; a survey asks at most two, one after the other
+LIMIT_S: Final = 0.9  # per query; a survey sends at most two in sequence
 VERSION_WITH_NODES: Final = 2
 NODES_NAMED_MAX: Final = 10
+GUIDE: Final = "docs/how-to/quorum-lost.md"
 
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
     node_id: int
     is_voter: bool
-    address: Address | None  # for clients; None where it is not known
+    address: Address | None  # for clients; None if unknown
     answers: bool
-    page: dict[str, Any] | None  # what it says of itself, where its admin listener can be reached
+    page: dict[str, Any] | None  # its /status page, if its admin listener is reachable
+
+    @property
+    def abstains(self) -> bool:
+        return self.page is not None and bool(self.page["quorum"].get("abstains"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,35 +61,42 @@ class Survey:
 
     @property
     def answering(self) -> tuple[int, ...]:
-        """The voters among those who answer."""
+        """The voters that answer."""
         return tuple(node.node_id for node in self.nodes if node.is_voter and node.answers)
 
     @property
+    def abstaining(self) -> tuple[int, ...]:
+        """Voters that answer but cannot vote: they have lost their metadata, and no leader can restore it."""
+        return tuple(node.node_id for node in self.nodes if node.is_voter and node.abstains)
+
+    @property
     def needed(self) -> int:
-        """Votes that elect a controller."""
+        """Votes needed to elect a controller."""
         return len(self.voters) // 2 + 1
 
     @property
     def is_lost(self) -> bool:
-        """Too few voters answer for any election to succeed."""
-        return len(self.answering) < self.needed
+        """Too few voters can vote for any election to succeed."""
+        return len(self.answering) - len(self.abstaining) < self.needed
 
     @property
     def leader_id(self) -> int | None:
-        """The leader that some node follows, though the node that was asked first knows of none."""
+        """The leader that any node reports, even if the first queried node knows none."""
         named = (node.page["quorum"]["leader_id"] for node in self.nodes if node.page is not None)
         return next((leader for leader in named if leader in self.answering), None)
 
     def __str__(self) -> str:
         told = f"{len(self.answering)} of {len(self.voters)} voters answer, {self.needed} are needed"
         silent = [node_id for node_id in self.voters if node_id not in self.answering]
-        if not silent:
-            return f"no controller is elected: {told}; an election may be in progress"
-        return f"no controller is elected: {told}; no answer from {_named(silent)}"
+        reasons = [f"no answer from {_named(silent)}"] if silent else []
+        if self.abstaining:
+            has = "has lost its" if len(self.abstaining) == 1 else "have lost their"
+            reasons.append(f"{_named(self.abstaining)} {has} metadata and cannot vote: see {GUIDE}")
+        return f"no controller is elected: {told}; {'; '.join(reasons) or 'an election may be in progress'}"
 
 
 async def survey(cluster: ClusterClient) -> Survey | None:
-    """None while somebody has a leader, or when nobody who answers can name the voters."""
+    """None if any node has a leader, or if no answering node can name the voters."""
     known = [broker.address for broker in cluster.topology.brokers.values()]
     addresses = list(dict.fromkeys([*cluster.bootstrap, *known]))
     views = [view for view in await asyncio.gather(*(_view(cluster, at) for at in addresses)) if view is not None]
@@ -100,7 +112,7 @@ async def survey(cluster: ClusterClient) -> Survey | None:
 
 
 async def _view(cluster: ClusterClient, address: Address) -> DescribeQuorumResponse | None:
-    """On a connection of its own: a broker that holds back another answer must not hold back this one."""
+    """Uses a separate connection: another pending answer on a shared one would delay this query."""
     wanted = DescribeQuorumRequestTopic(
         topic_name=METADATA_TOPIC, partitions=[DescribeQuorumRequestPartition(partition_index=0)]
     )
@@ -132,7 +144,7 @@ async def _ask(cluster: ClusterClient, node: Node, voters: set[int]) -> Surveyed
 
 
 async def _page(cluster: ClusterClient, admin: Address | None, node_id: int, voters: set[int]) -> dict[str, Any] | None:
-    """A page with other voters is of another cluster: `status` says how that happens."""
+    """A page with other voters belongs to another cluster: `status` says how that happens."""
     if admin is None:
         return None
     page = await status(cluster.network, admin, cluster_id=None, node_id=node_id, timeout_s=LIMIT_S)
@@ -140,7 +152,7 @@ async def _page(cluster: ClusterClient, admin: Address | None, node_id: int, vot
 
 
 async def _any_speaks(cluster: ClusterClient, addresses: Sequence[Address]) -> bool:
-    """Whether a broker answers, not only its machine: a process that hangs still accepts connections."""
+    """Whether a broker answers, not only its machine: a hanging process still accepts connections."""
 
     async def speaks(address: Address) -> bool:
         try:
@@ -155,7 +167,7 @@ async def _any_speaks(cluster: ClusterClient, addresses: Sequence[Address]) -> b
 
 
 def _named(node_ids: Sequence[int]) -> str:
-    """node 2; nodes 2 and 3; the first of many."""
+    """Reads as "node 2", "nodes 2 and 3", or the first of many."""
     shown = [str(node_id) for node_id in node_ids[:NODES_NAMED_MAX]]
     if len(node_ids) > NODES_NAMED_MAX:
         return f"nodes {', '.join(shown)} and {len(node_ids) - NODES_NAMED_MAX} more"

@@ -1,6 +1,6 @@
 """Delegation tokens: creating, listing, renewing and expiring them.
 
-A token's HMAC is its password: whoever has it can log in as the owner. No repr shows it.
+A token's HMAC is its password: it allows logging in as the owner. No repr shows it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from chronik.wire.messages.renew_delegation_token import RenewDelegationTokenReq
 if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
 
-AT_ONCE_MS: Final = -1  # as the period of `expire`: the token is removed
+AT_ONCE_MS: Final = -1  # as the period of `expire`: removes the token
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class Token:
 
     @property
     def password(self) -> str:
-        """With which the token logs in by SCRAM; the user is the id."""
+        """The password for SCRAM logins with the token; the user name is the token id."""
         return base64.b64encode(self.hmac).decode()
 
 
 async def create(cluster: ClusterClient, owner: str | None, renewers: Sequence[str], lifetime_ms: int | None) -> Token:
-    """For the caller, or for another owner. Raises Refused."""
+    """Creates a token for the caller, or for another owner. Raises Refused."""
     kind, _, name = owner.partition(":") if owner is not None else (None, "", None)
     request = CreateDelegationTokenRequest(
         owner_principal_type=kind,
@@ -75,7 +75,7 @@ async def create(cluster: ClusterClient, owner: str | None, renewers: Sequence[s
 
 
 async def describe(cluster: ClusterClient, owners: Sequence[str] | None = None) -> list[Token]:
-    """Those that the caller may see, by id: of these owners, or all. Raises Refused."""
+    """The tokens of these owners, or all, that the caller may see, sorted by id. Raises Refused."""
     asked = None
     if owners is not None:
         parts = [each.partition(":") for each in owners]
@@ -100,7 +100,7 @@ async def describe(cluster: ClusterClient, owners: Sequence[str] | None = None) 
 
 
 async def renew(cluster: ClusterClient, token: Token, period_ms: int | None) -> int:
-    """The new expiry, as wall time in ms. None: after the period that is set for the cluster. Raises Refused."""
+    """The new expiry, as wall time in ms. None: the cluster's configured period. Raises Refused."""
     request = RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=-1 if period_ms is None else period_ms)
     connection = await cluster.to_any()
     response = await connection.ask(request, RenewDelegationTokenResponse)

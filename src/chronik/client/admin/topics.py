@@ -1,7 +1,7 @@
-"""Creating, growing and deleting topics. Each function asks once for many topics and answers for each of them.
+"""Creates, grows and deletes topics. Each function sends one request for many topics and returns a result for each.
 
-A topic that was refused stands in the result as its Refused; what is raised concerns the call as a whole. Every call is
-tried again while the controller moves.
+A refused topic is in the result as its Refused; exceptions concern the call as a whole. Every call is retried while the
+controller moves.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ async def delete(cluster: ClusterClient, names: Sequence[str]) -> dict[str, Refu
 
 
 async def grow(cluster: ClusterClient, name: str, partition_count: int, *, validate_only: bool = False) -> None:
-    """Gives a topic more partitions, up to `partition_count` in all. Keys then go to other partitions than before."""
+    """Increases a topic to `partition_count` partitions in total. Keys then map to other partitions than before."""
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=name, count=partition_count, assignments=None)],
         timeout_ms=TIMEOUT_MS,
@@ -134,6 +134,6 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 
 
 def _retry_elsewhere(code: int) -> None:
-    """A broker that is not the controller refuses the whole call, whichever topic it says so of."""
+    """A broker that is not the controller refuses the whole call, whichever topic the error is attached to."""
     if code == ErrorCode.NOT_CONTROLLER:
         refuse(code, "the controller has moved")

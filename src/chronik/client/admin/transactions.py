@@ -1,7 +1,7 @@
-"""Transactions as operators see them: lists them, shows what they wait for, and ends them.
+"""Administration of transactions: lists them, shows what they wait for, and ends them.
 
-Coordinators know transactional ids; leaders of partitions know which transactions are open on them. A transaction that
-is open on a partition although no coordinator counts the partition to it is hanging: nothing ends it but a marker.
+Coordinators know transactional ids; leaders of partitions know the open transactions there. A transaction that is open
+on a partition that its coordinator does not list for it is hanging: only a marker can end it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 EMPTY, ONGOING = "Empty", "Ongoing"
 PREPARED: Final = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 FEATURE: Final = "transaction.version"
-EPOCH_BUMP_SINCE: Final = 2  # of the feature
-VERSION_BUMP: Final = 5  # of EndTxn
+EPOCH_BUMP_SINCE: Final = 2  # level of the feature
+VERSION_BUMP: Final = 5  # EndTxn version
 NO_TRANSACTION: Final = -1  # as the first offset of a producer's open transaction
-TIMEOUT_MS: Final = 60_000  # of the transaction that takes an id over, and is never begun
+TIMEOUT_MS: Final = 60_000  # for taking over an id; its transaction never starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class ListedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A transactional id. `start_ms` is -1 if it has had no transaction; a decided one names what awaits its marker."""
+    """A transactional id. `start_ms` is -1 if it never had a transaction. After a decision, lists pending markers."""
 
     transactional_id: str
     state: str
@@ -64,14 +64,14 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """What the leader of a partition knows of a producer that has a transaction open there."""
+    """A producer with an open transaction on a partition, as its leader reports it."""
 
     at: TopicPartition
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     start_offset: int
-    last_ms: int  # the time of its last record
+    last_ms: int  # time of its last record
 
 
 async def list_all(
@@ -82,7 +82,7 @@ async def list_all(
     longer_than_ms: int | None = None,
     pattern: str | None = None,
 ) -> list[ListedTransaction]:
-    """All transactional ids of the cluster that fit, by name."""
+    """All matching transactional ids of the cluster, sorted by name."""
     request = ListTransactionsRequest(
         state_filters=list(states),
         producer_id_filters=list(producer_ids),
@@ -106,7 +106,7 @@ async def list_all(
     async def attempt() -> list[ListedTransaction]:
         await cluster.refresh([])
         lists = await asyncio.gather(*(of(node_id) for node_id in cluster.topology.brokers))
-        # While a coordinator moves, two brokers may name the same id.
+        # While a coordinator moves, two brokers may list the same id.
         found = {each.transactional_id: each for some in lists for each in some}
         return sorted(found.values(), key=lambda each: each.transactional_id)
 
@@ -114,7 +114,7 @@ async def list_all(
 
 
 async def describe(cluster: ClusterClient, transactional_id: str) -> Transaction:
-    """Raises Refused with TRANSACTIONAL_ID_NOT_FOUND for one that no coordinator knows."""
+    """Raises Refused with TRANSACTIONAL_ID_NOT_FOUND for an id that no coordinator knows."""
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
 
     async def attempt() -> Transaction:
@@ -141,7 +141,7 @@ async def describe(cluster: ClusterClient, transactional_id: str) -> Transaction
 async def open_on(
     cluster: ClusterClient, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, list[OpenTransaction] | ClientError]:
-    """The transactions that are open on partitions, as their leaders say."""
+    """The transactions that are open on partitions, as reported by their leaders."""
 
     async def ask(
         node_id: int, some: list[TopicPartition]
@@ -179,7 +179,7 @@ async def open_on(
 async def end(
     cluster: ClusterClient, transactional_id: str, producer_id: int, producer_epoch: int, *, commits: bool
 ) -> None:
-    """Ends a transaction in its producer's name. It is decided when this returns; markers follow."""
+    """Ends a transaction on behalf of its producer. The decision is final when this returns; markers follow."""
     request = EndTxnRequest(
         transactional_id=transactional_id, producer_id=producer_id, producer_epoch=producer_epoch, committed=commits
     )
@@ -200,7 +200,7 @@ async def end(
 
 
 async def fence(cluster: ClusterClient, transactional_id: str) -> None:
-    """Takes the id over from its producer, which aborts its transaction. The producer cannot go on."""
+    """Takes the id over from its producer, which aborts its transaction. The producer cannot continue."""
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=TIMEOUT_MS)
 
     async def attempt() -> None:
@@ -214,7 +214,7 @@ async def fence(cluster: ClusterClient, transactional_id: str) -> None:
 
 
 async def write_marker(cluster: ClusterClient, transaction: OpenTransaction, *, commits: bool) -> None:
-    """Ends a hanging transaction on one partition. The coordinator is not asked: its transaction must not be open."""
+    """Ends a hanging transaction on one partition, without its coordinator, where it must not be open."""
     at = transaction.at
     marker = WritableTxnMarker(
         producer_id=transaction.producer_id,

@@ -1,4 +1,4 @@
-"""Users that log in by SCRAM: lists them, and sets and removes their credentials.
+"""Users that log in with SCRAM: lists them, and sets and removes their credentials.
 
 A password never leaves this process: brokers get the salted password.
 """
@@ -39,7 +39,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class SaltedPassword:
-    """What is sent and stored for a password."""
+    """The salted form of a password, as sent and stored."""
 
     kind: ScramKind
     iterations: int
@@ -53,7 +53,7 @@ def salt_password(randomness: Randomness, kind: ScramKind, password: str, iterat
 
 
 async def describe(cluster: ClusterClient, names: Sequence[str] | None = None) -> dict[str, list[Credential] | Refused]:
-    """By name: what each user has, or why that is not known; None: all users."""
+    """The credentials of each user, or the error for it; None: all users."""
     users = None if names is None else [UserName(name=name) for name in names]
     connection = await cluster.to_any()
     response = await connection.ask(

@@ -1,7 +1,7 @@
-"""Waiting for an answer that a cluster without a quorum cannot give: it ends within seconds, and names the cause.
+"""Waits for an answer, but stops within seconds if the quorum is lost, and names the cause.
 
-Attempts would go on for half a minute, and the error of the last one would name something else. Programs that are to
-outlive a lost quorum, such as producers and running pipelines, do not use this.
+Retries would continue for half a minute, and the last error would name something else. Programs that must survive a
+lost quorum, such as producers and running pipelines, do not use this.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
 
 LOOK_EVERY_S: Final = 1
-LOST_LOOKS: Final = 2  # in a row: one alone may meet nodes that are starting
+LOST_LOOKS: Final = 2  # consecutive: a single one may find nodes that are starting
 T = TypeVar("T")
 
 

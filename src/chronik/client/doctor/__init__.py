@@ -1,8 +1,8 @@
-"""Looks at a whole cluster and says what is wrong with it, in words, with the command that fixes it.
+"""Examines a whole cluster and reports problems in words, with the commands that fix them.
 
-`gathering` asks the nodes, `facts` holds what they answered, `checks` turns facts into findings. Only `gathering` does
-I/O, and it never changes the cluster. A question without an answer is a missing fact, not an error, so that the doctor
-works while nodes are down and without a controller.
+`gathering` queries the nodes, `facts` holds their answers, `checks` turns facts into findings. Only `gathering` does
+I/O, and it never changes the cluster. An unanswered question is a missing fact, not an error, so the doctor works while
+nodes are down and without a controller.
 """
 
 from __future__ import annotations

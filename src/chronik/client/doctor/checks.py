@@ -1,7 +1,7 @@
-"""From facts to findings: one function per check, in the order in which an operator should read them.
+"""Turns facts into findings: one function per check, in the order in which an operator should read them.
 
-Pure: no I/O, no clock. A check that lacks its facts finds nothing. A healthy cluster has no PROBLEM findings; that
-includes a single node, where one replica is all there can be.
+Pure: no I/O, no clock. A check without its facts finds nothing. A healthy cluster has no PROBLEM findings; that
+includes a single node, where more than one replica is impossible.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ VOTER_SILENT_MS: Final = 10_000  # several election timeouts
 CLOCK_SKEW_MS: Final = 1_000
 DISK_FREE_PERCENT_MIN: Final = 10
 SYNC_P99_MS_MAX: Final = 100
-MEMORY_SHARE_MAX: Final = 0.8  # of the machine, for the budget alone
+MEMORY_SHARE_MAX: Final = 0.8  # of the machine's memory, for the budget alone
 MEMORY_HELD_MAX: Final = 0.9  # of the budget
-IMBALANCE_PERCENT_MAX: Final = 10  # as leader.imbalance.per.broker.percentage
+IMBALANCE_PERCENT_MAX: Final = 10  # like leader.imbalance.per.broker.percentage
 IMBALANCE_PARTITIONS_MIN: Final = 10
 RETENTION_LEFT_MIN: Final = 0.2  # of retention.ms, before the oldest unread record is deleted
 NAMES_MAX: Final = 5
-BROKERS_FOR_COPIES: Final = 3  # with fewer, one replica may be all that was wanted
+BROKERS_FOR_COPIES: Final = 3  # with fewer, one replica may be intended
 REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 TEMPORARY: Final = ("/tmp/", "/var/tmp/", "/dev/shm/", "/run/")  # noqa: S108 - compared with, not written to
-IDLE_KEY: Final = "Without effect."  # how a broker's documentation of such a key begins
+IDLE_KEY: Final = "Without effect."  # start of a broker's documentation of an ignored key
 INSECURE: Final = "chronik.insecure.listeners"
 
 
 def findings_in(facts: Facts) -> list[Finding]:
-    """Problems first, each kind in the order of CHECKS."""
+    """Problems first; within a severity, in the order of CHECKS."""
     found = [finding for check in CHECKS for finding in check(facts)]
     return sorted(found, key=lambda finding: finding.severity is not Severity.PROBLEM)
 
@@ -310,7 +310,7 @@ def partitions(facts: Facts) -> Iterator[Finding]:
 
 
 def imbalance(facts: Facts) -> Iterator[Finding]:
-    """Only while every broker is there: leaders move back by themselves after that."""
+    """Checked only while every broker is available: leaders move back automatically after an outage."""
     if any(node.is_fenced for node in facts.nodes) or not facts.nodes:
         return
     every = [each for _, each in _partitions(facts) if each.replicas and each.leader_id != NO_LEADER]
@@ -557,7 +557,7 @@ def _broker_settings(facts: Facts) -> Iterator[tuple[int, Config]]:
 
 
 def _named(names: Iterable[object]) -> str:
-    """The first few, and how many more there are."""
+    """The first few names, and the number of the others."""
     every = [str(name) for name in names]
     more = len(every) - NAMES_MAX
     return ", ".join(every[:NAMES_MAX]) + (f" and {more} more" if more > 0 else "")

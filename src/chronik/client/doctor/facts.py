@@ -1,4 +1,4 @@
-"""What the doctor knows about a cluster at one moment. Values only; None and missing keys mean no answer."""
+"""The doctor's knowledge of a cluster at one moment. Values only; None and missing keys mean no answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from chronik.client.topology import Topic, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class StatusAt:
-    """The /status page of a node, and when it was asked and answered by the clock of this machine."""
+    """A node's /status page, with the times of request and answer by this machine's clock."""
 
     page: Mapping[str, Any]
     asked_ms: int
@@ -25,9 +25,9 @@ class StatusAt:
 
     @property
     def clock_ahead_ms(self) -> int:
-        """How far the node's clock is certainly ahead of this one; negative if it is behind. 0 if the difference fits
-        into the time that the answer took."""
-        told_ms = int(self.page.get("time_ms", self.asked_ms))  # older releases do not tell
+        """How far the node's clock is certainly ahead of this one; negative if it is behind. 0 if the difference is
+        within the response time."""
+        told_ms = int(self.page.get("time_ms", self.asked_ms))  # older releases omit it
         if told_ms > self.answered_ms:
             return told_ms - self.answered_ms
         return min(0, told_ms - self.asked_ms)
@@ -39,7 +39,7 @@ class GroupFacts:
     state: str
     member_count: int
     partitions: Mapping[TopicPartition, PartitionLag]
-    later: Mapping[TopicPartition, PartitionLag] = field(default_factory=dict)  # a moment later
+    later: Mapping[TopicPartition, PartitionLag] = field(default_factory=dict)  # measured again shortly after
 
     @property
     def lag(self) -> int:
@@ -53,16 +53,17 @@ class GroupFacts:
 @dataclass(frozen=True, slots=True)
 class Facts:
     now_ms: int  # wall time of this machine
-    silent_bootstrap: Mapping[str, str] = field(default_factory=dict)  # address, and why it does not answer
-    survey: Survey | None = None  # where no controller is elected
+    silent_bootstrap: Mapping[str, str] = field(default_factory=dict)  # address: why it does not answer
+    survey: Survey | None = None  # set if no controller is elected
     quorum: Quorum | None = None
     nodes: tuple[Node, ...] = ()
-    unreachable: Mapping[int, str] = field(default_factory=dict)  # by node: why its advertised address does not answer
+    unreachable: Mapping[int, str] = field(default_factory=dict)  # node: why its advertised address does not answer
     statuses: Mapping[int, StatusAt] = field(default_factory=dict)  # by node
     topics: Mapping[str, Topic] | None = None
     topic_configs: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)  # by topic and key
-    broker_configs: Mapping[int, tuple[Config, ...]] = field(default_factory=dict)  # by node: what is not the default
+    broker_configs: Mapping[int, tuple[Config, ...]] = field(default_factory=dict)  # node: non-default configs
     moves: Mapping[TopicPartition, Move] = field(default_factory=dict)
     groups: tuple[GroupFacts, ...] = ()
-    letters: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)  # ends of dead-letter topics, twice
-    unanswered: Mapping[str, str] = field(default_factory=dict)  # questions that failed, and why
+    # End offsets of dead-letter topics, measured twice.
+    letters: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    unanswered: Mapping[str, str] = field(default_factory=dict)  # failed query: reason

@@ -1,4 +1,4 @@
-"""What the doctor reports. Plain values, for tables, JSON and pages alike."""
+"""The doctor's findings. Plain values, for tables, JSON and pages alike."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Severity(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Finding:
     check: str  # a fixed name, such as "node-silent"
-    what: str  # what was seen, with names and numbers
-    consequence: str  # what happens because of it, or could
-    action: str  # what to do; commands stand in backticks
+    what: str  # the observation, with names and numbers
+    consequence: str  # its actual or possible effect
+    action: str  # what to do; commands are in backticks
     severity: Severity = Severity.PROBLEM
-    since_ms: int | None = None  # wall time; None where it is not known
+    since_ms: int | None = None  # wall time; None if unknown

@@ -1,7 +1,7 @@
-"""Asks a cluster everything the doctor wants to know, side by side, each question within a limit.
+"""Queries everything that the doctor needs from a cluster, concurrently, each query with a time limit.
 
-Never changes the cluster, never reads a record's value, and never raises: a question that fails is in
-`Facts.unanswered`. It takes a few seconds at most, however many nodes hang. What grows is asked twice, a moment apart.
+Never changes the cluster, never reads a record's value, and never raises: a query that fails is in `Facts.unanswered`.
+It takes a few seconds at most, however many nodes hang. Growing values are queried twice, a short time apart.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 QUESTION_S: Final = 2.0
 BETWEEN_LOOKS_S: Final = 1.5  # long enough for a busy consumer to commit or fall behind
-GROUPS_MAX: Final = 200  # of which lag is looked up, the ones with members first
+GROUPS_MAX: Final = 200  # groups whose lag is looked up, those with members first
 TOPICS_PER_REQUEST: Final = 500
 LETTERS_SUFFIX: Final = ".dlq"
 TOPIC_KEYS: Final = (
@@ -120,7 +120,7 @@ class _Gathering:
         }
 
     async def _unreachable(self, registered: Iterable[Node]) -> dict[int, str]:
-        """Of brokers that the controller hears; that the others do not answer is no news."""
+        """Checks only brokers that the controller considers alive; the others are known not to answer."""
         alive = [node for node in registered if not node.is_fenced]
         found = await asyncio.gather(*(self._why_silent(Address(node.host, node.port)) for node in alive))
         return {
@@ -193,7 +193,7 @@ class _Gathering:
             described = await groups.describe(self._cluster, group_id)
             partitions = await self._lags(group_id)
         except ClientError:
-            return None  # deleted since, or not ours to see
+            return None  # deleted since, or not visible to this user
         return GroupFacts(group_id, described.state, len(described.members), partitions)
 
     async def _lags(self, group_id: str, *, with_time: bool = True) -> dict[TopicPartition, PartitionLag]:

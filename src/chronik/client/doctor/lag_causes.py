@@ -1,22 +1,22 @@
-"""Why a group is behind, in words, from two looks at it some seconds apart.
+"""Why a group is behind, in words, from two observations some seconds apart.
 
-Pure: no I/O, no clock. Causes are ordered: what stops a group comes before what slows it down. Each names the
-partitions, members and rates that show it. For a group that catches up, the cause says when it will be done.
+Pure: no I/O, no clock. Causes that stop a group come before those that slow it down. Each names the partitions, members
+and rates that show it. For a group that catches up, it estimates when the group is done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from chronik.client.topology import NO_LEADER, TopicPartition
+from chronik.runtime.units import MS_PER_S
 from chronik.runtime.wording import counted, human_count, human_duration, is_or_are
 
 REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
-HOT_SHARE: Final = 0.8  # of all lag, in one of several partitions
+HOT_SHARE: Final = 0.8  # share of all lag in one of several partitions
 NAMES_MAX: Final = 5
-MS_PER_S: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class Look:
     readers: Mapping[TopicPartition, str]  # the member that reads each partition
     members: Sequence[str]
     partitions: Mapping[TopicPartition, PartitionLook]
+    awaited: Mapping[TopicPartition, tuple[str, str]] = field(default_factory=dict)  # holder and taker
 
     @property
     def lag(self) -> int:
@@ -47,20 +48,21 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    name: str  # fixed, such as "no-members"
+    name: str  # a fixed identifier, such as "no-members"
     text: str
-    action: str  # empty where nothing has to be done
+    action: str  # empty if no action is needed
 
 
 def causes(group_id: str, before: Look, after: Look) -> list[Cause]:
     """Empty if the group has no lag and every partition can be read."""
     if not after.lag:
-        return list(_leaderless(after))
+        return [*_leaderless(after), *_awaited(before, after)]
     found = [
         *_leaderless(after),
         *_deleted(group_id, after),
         *_beyond_end(group_id, after),
         *_without_members(group_id, after),
+        *_awaited(before, after),
         *_rebalancing(group_id, before, after),
     ]
     if not after.members or (before.state in REBALANCING and after.state in REBALANCING):
@@ -69,7 +71,7 @@ def causes(group_id: str, before: Look, after: Look) -> list[Cause]:
     return found + list(_pace(group_id, before, after))
 
 
-# --- what stops a group
+# --- causes that stop a group
 
 
 def _leaderless(look: Look) -> Iterator[Cause]:
@@ -119,6 +121,18 @@ def _without_members(group_id: str, look: Look) -> Iterator[Cause]:
         )
 
 
+def _awaited(before: Look, after: Look) -> Iterator[Cause]:
+    waiting = {at: after.awaited[at] for at in after.awaited if before.awaited.get(at) == after.awaited[at]}
+    for holder, taker in dict.fromkeys(waiting.values()):
+        places = [at for at, each in waiting.items() if each == (holder, taker)]
+        yield Cause(
+            "partitions-awaited",
+            f"{holder} has not given up {_named(places)}, which {taker} waits for.",
+            f"The coordinator removes {holder} if it takes longer than its max.poll.interval.ms. "
+            "Look for a consumer that does not poll.",
+        )
+
+
 def _rebalancing(group_id: str, before: Look, after: Look) -> Iterator[Cause]:
     if before.state in REBALANCING and after.state in REBALANCING:
         took = human_duration(after.time_ms - before.time_ms)
@@ -148,7 +162,7 @@ def _unread(look: Look) -> Iterator[Cause]:
 
 
 def _standing_still(group_id: str, before: Look, after: Look) -> Iterator[Cause]:
-    """Members that commit nothing at all, and partitions that stand still while others of the same member move."""
+    """Members that commit nothing, and partitions without progress while others of the same member progress."""
     moved = {at for at in after.readers if _moved(before, after, at)}
     waiting = [at for at, each in after.partitions.items() if each.lag and at in after.readers and at not in moved]
     took = human_duration(after.time_ms - before.time_ms)
@@ -171,7 +185,7 @@ def _standing_still(group_id: str, before: Look, after: Look) -> Iterator[Cause]
         )
 
 
-# --- what slows it down
+# --- causes that slow a group down
 
 
 def _pace(group_id: str, before: Look, after: Look) -> Iterator[Cause]:
