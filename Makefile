@@ -27,6 +27,9 @@ SPARK_KAFKA_VERSION := 4.2.0
 KAFKA_JARS := $(KAFKA_VERSIONS:%=$(CHRONIK_CACHE)/kafka-%)
 SPARK_JARS := $(CHRONIK_CACHE)/spark-kafka-$(SPARK_KAFKA_VERSION)
 
+# The type checker of the console's pages, of the version in requirements/web.lock.
+TYPESCRIPT := $(CHRONIK_CACHE)/typescript-$(shell sed -n 's/^typescript==\([^ ]*\).*/\1/p' requirements/web.lock)
+
 BENCHMARKS := $(wildcard benchmarks/*.py)
 
 BIN := .venv/bin
@@ -34,6 +37,9 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadgroup
 PREPARE := sh tools/python tools/prepare_venv.py
 REQUIRE := sh tools/require
+FETCH_WEB := sh tools/python tools/fetch_web.py
+# Without npm, lint fails in CI and says so elsewhere.
+OPTIONAL := $(if $(CI),,--optional)
 
 export CHRONIK_CACHE
 # The user's own packages must not replace packages of the lock file.
@@ -42,7 +48,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test spark quick lint fmt docs image bench compat clients fuzz hostile kills sim sim-night setup jars lock clean venv jdk
+.PHONY: help demo test spark quick lint fmt docs image bench compat clients fuzz hostile kills sim sim-night setup jars web browser lock clean venv libraries jdk
 
 # A command whose subject does not exist yet says so and fails.
 exists = @test -e $(1) || { echo "chronik: nothing to $@ yet: there is no $(1)" >&2; exit 1; }
@@ -51,10 +57,10 @@ help:  ## show this list
 	@echo "Chronik. Needs Python 3.11+, and a JDK 17+ with Maven for the tests against real Kafka; everything else is installed."
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: venv  ## run the demo
+demo: venv libraries  ## run the demo
 	@$(BIN)/python tools/demo.py $(ARGS)
 
-test: jdk lint $(KAFKA_JARS) $(SPARK_JARS)  ## run everything that CI runs: lint and all tests except the long ones; about 18 minutes on 2 cores
+test: jdk lint $(if $(CI),browser) $(KAFKA_JARS) $(SPARK_JARS)  ## run everything that CI runs: lint and all tests except the long ones; about 18 minutes on 2 cores
 	$(PYTEST) -m "not long" $(ARGS)
 
 spark: jdk venv $(SPARK_JARS) $(KAFKA_JARS)  ## run all tests that need Spark, long ones included; SPARK_KILLS=30 sets how often drivers and workers are killed
@@ -68,6 +74,7 @@ lint: venv  ## check style, types and the imports between packages
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	@$(FETCH_WEB) check $(TYPESCRIPT) $(OPTIONAL)
 
 fmt: venv  ## format the code and fix what ruff can fix
 	$(BIN)/ruff check --fix
@@ -95,10 +102,11 @@ compat: venv jdk $(KAFKA_JARS)  ## compare Chronik with real Kafkas, and test it
 clients: jdk venv $(KAFKA_JARS)  ## run all tests with clients of other projects, long ones included
 	$(PYTEST) tests/clients $(ARGS)
 
-fuzz: venv  ## feed a million mutated inputs to the decoders and a million frames to the quorum port; FUZZ_INPUTS=1000 FUZZ_FRAMES=1000 for fewer
+fuzz: venv  ## feed a million mutated inputs to the decoders, and a million frames to the quorum port, to logins and behind them; FUZZ_INPUTS=1000 FUZZ_FRAMES=1000 for fewer
 	$(BIN)/python -m tests.fuzz.run --inputs $(FUZZ_INPUTS) --jobs $(JOBS) $(ARGS)
 	$(BIN)/python -m tests.fuzz.quorum_port --frames $(FUZZ_FRAMES) $(ARGS)
 	$(BIN)/python -m tests.fuzz.logins --frames $(FUZZ_FRAMES) $(ARGS)
+	$(BIN)/python -m tests.fuzz.client_port --frames $(FUZZ_FRAMES) $(ARGS)
 
 hostile: venv  ## measure how long each request of a hostile client blocks the event loop, in ms of CPU
 	$(BIN)/python -m tests.broker.hold_table $(ARGS)
@@ -114,8 +122,13 @@ sim: venv  ## run clusters in virtual time under faults; SEEDS=1000 for more, FI
 sim-night: venv  ## run thousands of seeds of every storage fault and scenario, for hours; continues after Ctrl-C when run again
 	$(BIN)/chronik sim night $(ARGS)
 
-setup:  ## create .venv with all extras
-	@$(PREPARE) all
+setup: venv libraries  ## create .venv with all extras, and fetch the console's libraries
+
+web:  ## fetch the console's libraries, which a wheel contains; needs npm
+	@$(FETCH_WEB) libraries
+
+browser: web  ## install Chromium, which the tests of the console's pages need; CI does
+	@command -v chromium >/dev/null 2>&1 || sh tools/install_browser
 
 jars: $(KAFKA_JARS) $(SPARK_JARS)  ## download the jars of Kafka and of Spark's Kafka source, which the tests compare with
 
@@ -129,6 +142,9 @@ clean:  ## remove everything that the other commands created, except downloaded 
 
 venv:
 	@$(PREPARE) all
+
+libraries:
+	@$(FETCH_WEB) libraries --optional
 
 jdk:
 	@$(REQUIRE) jdk maven

@@ -1,13 +1,13 @@
-"""Counts what one request costs a reader of the code: function calls, files, and changes of file.
+"""Counts what one request costs: function calls, files, changes of file, and executed lines.
 
     tools/python tools/count_calls.py            # Produce and CreateTopics, after a warm-up
     tools/python tools/count_calls.py --trace    # and each call, in order
 
 A node alone runs in this process and a client in another thread. Calls of functions in src/chronik count, on the node's
-event loop, from the bytes that arrive to the bytes that leave. Then three nodes run, each in a thread of its own, and a
-client sends CreateTopics to a follower of the quorum: calls on the follower and on the controller are counted apart. Of
-several requests the cheapest counts: others may have met a heartbeat. tests/house/test_calls.py holds the figures, so
-that they rise only on purpose.
+event loop, from the bytes that arrive to the bytes that leave, and the lines that these functions execute. Then three
+nodes run, each in a thread of its own, and a client sends CreateTopics to a follower of the quorum: calls on the
+follower and on the controller are counted apart. Of several requests the cheapest counts: others may have met a
+heartbeat. tests/house/test_calls.py holds the figures, so that they rise only on purpose.
 """
 
 from __future__ import annotations
@@ -46,43 +46,62 @@ _header = Struct(">hhih").pack
 _size = Struct(">i")
 
 
+Called = list[tuple[str, str]]  # file and function
+
+
 class Count(NamedTuple):
     calls: int
     files: int
     changes: int  # from one file to another
+    lines: int
+
+
+class Work(NamedTuple):
+    """What one request made a node do."""
+
+    called: Called
+    lines: int
 
 
 class Trace:
-    """Functions of ours that are called on this thread while it is on."""
+    """Functions of ours that are called on this thread while it is on, and the lines they execute."""
 
     def __init__(self) -> None:
         self.is_on = False
-        self.called: list[tuple[str, str]] = []
+        self.called: Called = []
+        self.lines = 0
         self._names: dict[str, str | None] = {}
 
     def on_this_thread(self) -> None:
-        sys.setprofile(self)
+        sys.settrace(self)
 
-    def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
-        if event != "call" or not self.is_on:
-            return
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> Callable[..., Any] | None:
+        if not self.is_on:
+            return None
         path = frame.f_code.co_filename
         if path not in self._names:
             inside = Path(path).is_relative_to(ROOT)
             self._names[path] = str(Path(path).relative_to(ROOT)) if inside else None
         name = self._names[path]
-        if name is not None:
-            self.called.append((name, frame.f_code.co_qualname))
+        if name is None:
+            return None
+        self.called.append((name, frame.f_code.co_qualname))
+        return self._inside
 
-    def take(self) -> list[tuple[str, str]]:
-        taken, self.called = self.called, []
+    def _inside(self, frame: FrameType, event: str, arg: Any) -> Callable[..., Any]:
+        self.lines += event == "line"
+        return self._inside
+
+    def take(self) -> Work:
+        taken = Work(self.called, self.lines)
+        self.called, self.lines = [], 0
         return taken
 
 
-def count(called: list[tuple[str, str]]) -> Count:
-    files = [file for file, _ in called]
+def count(work: Work) -> Count:
+    files = [file for file, _ in work.called]
     changes = sum(1 for before, after in pairwise(files) if before != after)
-    return Count(len(files), len(set(files)), changes)
+    return Count(len(files), len(set(files)), changes, work.lines)
 
 
 def frame_of(request: Request, version: int, correlation_id: int) -> bytes:
@@ -109,7 +128,7 @@ class Client:
         self._traces = traces
         self._correlation_id = 0
 
-    def ask(self, request: Request, version: int) -> list[list[tuple[str, str]]]:
+    def ask(self, request: Request, version: int) -> list[Work]:
         self._correlation_id += 1
         for trace in self._traces:
             trace.is_on = True
@@ -128,16 +147,16 @@ class Client:
             data += part
         return data
 
-    def cheapest(self, requests: Iterator[Request], version: int) -> list[list[tuple[str, str]]]:
+    def cheapest(self, requests: Iterator[Request], version: int) -> list[Work]:
         """Of each node on its own: a heartbeat of one is nothing to the other."""
         asked = [self.ask(next(requests), version) for _ in range(REPEATS)]
-        return [min(of_node, key=len) for of_node in zip(*asked, strict=True)]
+        return [min(of_node, key=lambda work: len(work.called)) for of_node in zip(*asked, strict=True)]
 
     def close(self) -> None:
         self._socket.close()
 
 
-def measure(port: int, trace: Trace) -> dict[str, list[tuple[str, str]]]:
+def measure(port: int, trace: Trace) -> dict[str, Work]:
     client = Client(port, trace)
     with contextlib.closing(client):
         [created] = client.cheapest((create(f"topic-{number}") for number in range(REPEATS)), CREATE_VERSION)
@@ -145,7 +164,7 @@ def measure(port: int, trace: Trace) -> dict[str, list[tuple[str, str]]]:
     return {"Produce": produced, "CreateTopics": created}
 
 
-async def traced(work: Callable[[int, Trace], dict[str, list[tuple[str, str]]]]) -> dict[str, list[tuple[str, str]]]:
+async def traced(work: Callable[[int, Trace], dict[str, Work]]) -> dict[str, Work]:
     with tempfile.TemporaryDirectory() as directory:
         overrides = {"log.dirs": directory, "listeners": "PLAINTEXT://127.0.0.1:0", "chronik.admin.listener": "none"}
         settings = Settings.load(None, environment={}, overrides=overrides)
@@ -155,11 +174,11 @@ async def traced(work: Callable[[int, Trace], dict[str, list[tuple[str, str]]]])
         try:
             return await asyncio.get_running_loop().run_in_executor(None, work, node.port(), trace)
         finally:
-            sys.setprofile(None)
+            sys.settrace(None)
             await node.stop()
 
 
-def forwarded() -> dict[str, list[tuple[str, str]]]:
+def forwarded() -> dict[str, Work]:
     """A CreateTopics that a client sends to a follower of the quorum."""
     with testing.Cluster(nodes=3, settings=QUIET) as cluster:
         runners: list[Any] = list(cluster._runners)
@@ -173,21 +192,20 @@ def forwarded() -> dict[str, list[tuple[str, str]]]:
             requests = (create(f"topic-{number}") for number in range(REPEATS))
             on_follower, on_controller = client.cheapest(requests, CREATE_VERSION)
         for runner in (follower, controller):
-            runner._loop.call_soon_threadsafe(sys.setprofile, None)
+            runner._loop.call_soon_threadsafe(sys.settrace, None)
     return {"CreateTopics (follower)": on_follower, "CreateTopics (controller)": on_controller}
 
 
-def traces() -> dict[str, list[tuple[str, str]]]:
+def traces() -> dict[str, Work]:
     return uvloop.run(traced(measure)) | forwarded()
 
 
 def main() -> None:
-    for api, called in traces().items():
-        print(
-            f"{api}: {count(called).calls} calls, {count(called).files} files, {count(called).changes} changes of file"
-        )
+    for api, work in traces().items():
+        calls, files, changes, lines = count(work)
+        print(f"{api}: {calls} calls, {files} files, {changes} changes of file, {lines} lines")
         if "--trace" in sys.argv:
-            print(*[f"  {file}  {name}" for file, name in called], sep="\n")
+            print(*[f"  {file}  {name}" for file, name in work.called], sep="\n")
 
 
 if __name__ == "__main__":

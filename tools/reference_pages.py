@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+import log_lines
 from chronik.broker import compatibility, limits
 from chronik.broker.settings import document as configuration
 from chronik.cli.main import COMMANDS, app
@@ -199,6 +200,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "configuration.md": configuration.document,
     "error-codes.md": error_codes,
     "limits.md": fixed_limits,
+    "log-lines.md": log_lines.document,
     "spark-options.md": spark_options,
 }
 
