@@ -249,7 +249,7 @@ def test_sql_over_topics_without_files(console: Served, topic: str) -> None:
     answer = console.post("/sql", {"id": "q", "query": query})
     assert answer["columns"][0] == {"name": "n", "type": "BIGINT"}
     assert answer["rows"][0][0] == len([number for number in range(40) if str(number) < "2"])
-    assert topic in [each["name"] for each in console.get("/sql/catalog")["topics"]]
+    console.until("/sql/catalog", lambda document: topic in [each["name"] for each in document["topics"]])
     hostile = {"id": "q", "query": "SELECT * FROM read_text('/etc/hostname')"}
     assert console.error("POST", "/sql", hostile) == "BAD_QUERY"  # test_locked_sql has more
 

@@ -60,6 +60,8 @@ def pair(request: pytest.FixtureRequest, pairs: dict[str, Pair]) -> Iterator[Pai
     file = request.path.stem.removeprefix("test_compat_")
     pair.prefix = re.sub(r"[^a-z0-9]+", "-", f"{file}-{request.node.name.removeprefix('test_')}")[:100]
     pair.case = ""
+    for server in pair.servers:
+        server.kept.clear()  # or a member would have an id of another test, which differs between the servers
     yield pair
     for server in pair.servers:
         server.close_all()
