@@ -1,11 +1,12 @@
-"""What Spark takes from a topic: our source on our broker, beside Spark's own Kafka source on Kafka, in one run.
+"""What Spark takes from a topic, and writes to one: ours on our broker, beside Spark's own on Kafka, in one run.
 
     make bench-spark                                  prints the page, writes docs/benchmarks/spark.md and spark.json
     make bench-spark ARGS="--records 500000"          a smaller topic
     make bench-spark ARGS="--only decoder"            record batches into Arrow alone, no broker and no Spark
 
 Each source gets a Spark of its own (local[2], 2 GB), which counts the rows and the bytes of the topic three times: the
-first is cold, the best of the others warm. Then it writes the topic to Parquet, twice, of which the better counts. Ours
+first is cold, the best of the others warm. Then it writes the topic to Parquet, twice, of which the better counts, and
+a million rows with keys into another topic, three times, of which the better of the last two counts. Ours
 also fills a Delta table from records of 1 KB, as a stream, with its start and its end in the time. Workers are watched
 from outside, in the first pass over the topic and in the last. Both Sparks start their Python processes as `chronik
 pipeline` does. Nothing here is a test: a slow machine fails nobody, and a missed bar is printed as such.
@@ -34,13 +35,14 @@ from load.servers import KAFKA_VERSION, CannotRun, chronik, kafka
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = Path(os.environ.get("CHRONIK_CACHE", ROOT / ".cache"))
 CORES = 2
-SMALL, LARGE = "small", "large"  # topics
+SMALL, LARGE, SINK = "small", "large", "sink"  # topics
 SMALL_BYTES, LARGE_BYTES = 100, 1024
 LARGE_RECORDS = 2_000_000
 VALUES = 20_000  # different values in turn, so that no file gets away with a dictionary
 DECODER_BAR, SOURCE_BAR, DELTA_BAR = 2_000_000, 1.0, 50
 DECODER_ROUNDS = 12
-COUNTS, PARQUETS, DELTAS = 3, 2, 2
+COUNTS, PARQUETS, DELTAS, SINKS = 3, 2, 2, 3
+SINK_ROWS = 1_000_000
 WATCH_S = 0.1
 SHARES = {"a tenth": 0.1, "a quarter": 0.25, "half": 0.5, "three quarters": 0.75, "all": 1.0}  # of a pass
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -141,6 +143,7 @@ def measure(source: str, bootstrap: str, jars: str) -> dict[str, Any]:
     session = (builder.config("spark.jars", jars) if jars else builder).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     options = {"kafka.bootstrap.servers": bootstrap, "startingOffsets": "earliest"}
+    sinks = {"kafka.bootstrap.servers": bootstrap}
     frame = session.read.format(source).options(subscribe=SMALL, **options).load()
     rows = 0
 
@@ -159,9 +162,19 @@ def measure(source: str, bootstrap: str, jars: str) -> dict[str, Any]:
             writer = stream.writeStream.format("chronik-table").option("checkpointLocation", f"{folder}/checkpoint")
             writer.trigger(availableNow=True).start(f"{folder}/table").awaitTermination()
 
+    def sink() -> None:
+        """Made by the JVM itself, so that nothing is measured but writing."""
+        rows = session.range(0, SINK_ROWS, numPartitions=CORES)
+        key, value = (
+            "cast(id % 5000 as string) key",
+            f"cast(rpad(cast(id as string), {SMALL_BYTES}, 'x') as binary) value",
+        )
+        rows.selectExpr(key, value).write.format(source).mode("append").options(topic=SINK, **sinks).save()
+
     counts_s, counts_mb = passes(count, COUNTS)
     found: dict[str, Any] = {"count, cold": rows / counts_s[0], "count, warm": rows / min(counts_s[1:])}
     found["to Parquet, warm"] = rows / min(passes(parquet, PARQUETS)[0])
+    found["into a topic, warm"] = SINK_ROWS / min(passes(sink, SINKS)[0][1:])
     if source == "chronik":
         deltas_s, deltas_mb = passes(delta, DELTAS)
         found["to Delta, MB/s"] = LARGE_RECORDS * LARGE_BYTES / 1e6 / min(deltas_s)
@@ -206,6 +219,7 @@ def measure_sources(records: int, partitions: int) -> dict[str, dict[str, Any]]:
             try:
                 server.start()
                 fill(server.bootstrap, SMALL, records, partitions, SMALL_BYTES)
+                fill(server.bootstrap, SINK, 0, partitions, SMALL_BYTES)
                 if source == "chronik":
                     fill(server.bootstrap, LARGE, LARGE_RECORDS, partitions, LARGE_BYTES)
                 found[source] = measure_apart(source, server.bootstrap)
@@ -232,7 +246,7 @@ def decoder_section(found: dict[str, int]) -> str:
 def source_sections(found: dict[str, dict[str, Any]], records: int, partitions: int) -> list[str]:
     ours, theirs = found["chronik"], found.get("kafka", {})
     rows = []
-    for work in ("count, cold", "count, warm", "to Parquet, warm"):
+    for work in ("count, cold", "count, warm", "to Parquet, warm", "into a topic, warm"):
         ratio = ours[work] / theirs[work] if theirs else None
         beside = ["-", "-", ""] if ratio is None else [f"{theirs[work]:,.0f}", f"{ratio:.2f}x", ""]
         if ratio is not None and "warm" in work:

@@ -25,7 +25,7 @@ SOURCE: Final = BOTH | {
     "minOffsetsPerTrigger": "wait until there are this many offsets",
     "maxTriggerDelay": "but no longer than this; default: `15m`",
     "failOnDataLoss": "`true` (default): stop if records are gone that were not read; `false`: continue after them",
-    "minPartitions": "split the partitions of topics into at least this many tasks",
+    "minPartitions": "at least this many tasks; without it, partitions with up to 2,000 records in all share one",
     "maxRecordsPerPartition": "split so that a task reads at most this many records",
     "groupIdPrefix": "prefix of the group that shows the lag of the query; default: `spark`",
     "includeHeaders": "`true` adds the column `headers`; default: `false`",

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chronik.client.batching import record_bytes
 from chronik.client.errors import Closed, DeliveryFailed, Refused, Unsendable
 from chronik.client.partitioners import partition_of_key
 from chronik.client.producer import LEADER, NONE, Producer
@@ -19,6 +20,7 @@ from chronik.wire import batches
 from chronik.wire.compression import Codec
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.produce import ProduceRequest
+from chronik.wire.records import EncodedRecords, Record, encode
 from tests.client.fake_cluster import AFTER, BEFORE, FakeCluster, on_cluster
 from tests.client.scripted import HANG_UP, NO_ANSWER
 
@@ -173,6 +175,53 @@ def test_a_single_record_that_is_too_large_fails_alone() -> None:
         assert ((await good).offset, (await after).offset) == (0, 1)
         await producer.flush()  # what failed was told once
         await producer.close()
+
+    on_cluster(work)
+
+
+def encoded_records(values: list[bytes]) -> EncodedRecords:
+    records = [Record(offset, 5, None, value, ()) for offset, value in enumerate(values)]
+    size_bytes = sum(record_bytes(None, value, ()) for value in values)
+    return EncodedRecords(encode(records, 0, 5), len(values), 5, size_bytes)
+
+
+def test_batches_that_are_encoded_already_keep_their_place_among_others() -> None:
+    """A task of a sink sends most rows as whole batches, and some one by one; a partition's rows keep their order."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        losses = iter([HANG_UP, 0, ErrorCode.NOT_ENOUGH_REPLICAS])
+        fake.trouble = lambda when, at: next(losses, 0) if when == AFTER else 0
+        async with Producer(cluster, codec=Codec.LZ4, buffer_bytes_max=500) as producer:
+            for number in range(0, 60, 6):
+                await producer.send_encoded("t", 0, encoded_records([b"%d" % (number + i) for i in range(5)]))
+                await producer.send("t", b"%d" % (number + 5), partition=0)
+        assert fake.all_values("t") == [b"%d" % number for number in range(60)]
+
+    on_cluster(work)
+
+
+def test_an_encoded_batch_too_large_for_the_broker_goes_in_pieces() -> None:
+    """Its records are taken apart again only then."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        fake.message_bytes_max = 1_000
+        values = [b"%05d" % number + b"x" * 95 for number in range(50)]
+        async with Producer(cluster) as producer:
+            await producer.send_encoded("t", 0, encoded_records(values))
+        assert fake.all_values("t") == values
+        assert {record.timestamp for record in fake.partitions["t", 0].records()} == {5}
+
+    on_cluster(work)
+
+
+def test_encoded_batches_without_a_partition_spread() -> None:
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        async with Producer(cluster) as producer:
+            for _ in range(30):
+                await producer.send_encoded("t", None, encoded_records([b"x"] * 10))
+            with pytest.raises(Refused, match="partition t-9"):
+                await producer.send_encoded("t", 9, encoded_records([b"x"]))
+        assert min(len(partition.records()) for partition in fake.partitions.values()) >= 10
 
     on_cluster(work)
 

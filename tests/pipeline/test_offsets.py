@@ -13,7 +13,7 @@ from chronik.client.topology import TopicPartition
 from chronik.pipeline.admission import is_enough, limited
 from chronik.pipeline.errors import CONDITIONS, PipelineError
 from chronik.pipeline.offsets import OffsetRange, Position, ranges
-from chronik.pipeline.splitting import split
+from chronik.pipeline.splitting import TASK_RECORDS_MAX, grouped, split
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 IDS = {"a": "idOfA", "b": "idOfB"}
@@ -149,3 +149,19 @@ def test_a_large_range_gets_more_of_the_tasks() -> None:
     tasks = split([large, small], partitions_min=10)
     assert [task.partition for task in tasks] == [0] * 9 + [1]
     assert {task.size for task in tasks} == {100}
+
+
+@given(RANGES, st.none() | st.integers(1, 8), st.none() | st.integers(1, 500))
+def test_ranges_of_few_records_share_a_task(
+    ranges: list[OffsetRange], partitions_min: int | None, records_max: int | None
+) -> None:
+    """A task has a fixed cost, so fifty partitions of four records must not be fifty tasks. The options still hold."""
+    groups = grouped(ranges, partitions_min=partitions_min, records_max=records_max)
+    assert [each for group in groups for each in group] == ranges
+    limit = min(TASK_RECORDS_MAX, records_max or TASK_RECORDS_MAX)
+    assert all(sum(each.size for each in group) <= limit for group in groups if len(group) > 1)
+    if partitions_min:
+        assert len(groups) >= min(partitions_min, len(ranges))
+    else:
+        sizes = [sum(each.size for each in group) for group in groups]
+        assert all(size + following[0].size > limit for size, following in zip(sizes, groups[1:], strict=False))

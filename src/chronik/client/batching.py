@@ -19,7 +19,7 @@ from chronik.client.topology import TopicPartition
 from chronik.runtime.invariants import check
 from chronik.wire import batches
 from chronik.wire.compression import Codec
-from chronik.wire.records import Headers, Record
+from chronik.wire.records import EncodedRecords, Headers, Record, iterate
 
 RECORD_OVERHEAD_BYTES: Final = 21  # lengths, deltas and attributes at their longest
 HEADER_OVERHEAD_BYTES: Final = 10
@@ -63,29 +63,56 @@ class RecordPosition(NamedTuple):
 
 
 class Batch:
-    """Records for one partition. It is filled, then numbered and sent, perhaps repeatedly, then settled."""
+    """Records for one partition. It is filled, then numbered and sent, perhaps repeatedly, then settled. If it is made
+    of records that are `ready` encoded, it is full."""
 
-    __slots__ = ("at", "attempt_count", "born_ns", "identity", "outcome", "records", "sequence", "size_bytes")
+    __slots__ = (
+        "_ready",
+        "_records",
+        "at",
+        "attempt_count",
+        "born_ns",
+        "identity",
+        "outcome",
+        "sequence",
+        "size_bytes",
+    )
 
-    def __init__(self, at: TopicPartition, born_ns: int) -> None:
+    def __init__(self, at: TopicPartition, born_ns: int, ready: EncodedRecords | None = None) -> None:
         self.at = at
         self.born_ns = born_ns
-        self.records: list[Record] = []
-        self.size_bytes = batches.HEADER_BYTES
+        self._ready = ready
+        self._records: list[Record] = []
+        self.size_bytes = batches.HEADER_BYTES + (0 if ready is None else ready.size_bytes)
         self.attempt_count = 0
         self.identity = NOBODY  # set with the sequence when it is first sent
         self.sequence = batches.NO_SEQUENCE
         self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
+    @property
+    def count(self) -> int:
+        return len(self._records) if self._ready is None else self._ready.count
+
+    @property
+    def is_full(self) -> bool:
+        return self._ready is not None
+
+    @property
+    def records(self) -> list[Record]:
+        if self._ready is not None and not self._records:
+            [view] = batches.split(memoryview(batches.build_encoded(self._ready)))
+            self._records = list(iterate(view, len(self._ready.section)))
+        return self._records
+
     def add(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers, size_bytes: int) -> int:
         """Adds a record and returns its index in the batch."""
-        index = len(self.records)
-        self.records.append(Record(index, timestamp, key, value, headers))
+        index = len(self._records)
+        self._records.append(Record(index, timestamp, key, value, headers))
         self.size_bytes += size_bytes
         return index
 
     def encoded(self, codec: Codec, level: int | None, *, is_transactional: bool = False) -> bytes:
-        check(len(self.records) > 0, "13 a batch that is sent has records", at=self.at)
+        check(self.count > 0, "13 a batch that is sent has records", at=self.at)
         check(
             (self.sequence == batches.NO_SEQUENCE) == (self.identity == NOBODY),
             "12 a batch has a sequence under its producer's id",
@@ -93,8 +120,18 @@ class Batch:
             sequence=self.sequence,
             producer=self.identity.producer_id,
         )
+        if self._ready is not None:
+            return batches.build_encoded(
+                self._ready,
+                codec,
+                level=level,
+                producer_id=self.identity.producer_id,
+                producer_epoch=self.identity.epoch,
+                base_sequence=self.sequence,
+                is_transactional=is_transactional,
+            )
         return batches.build(
-            self.records,
+            self._records,
             codec,
             level=level,
             producer_id=self.identity.producer_id,
@@ -128,16 +165,16 @@ class Delivery:
         batch, index = self._batch, self._index
         # Shielded: many callers wait for one outcome, and cancelling one must not affect the others.
         while isinstance(outcome := await asyncio.shield(batch.outcome), Split):
-            first_count = len(outcome.first.records)
+            first_count = outcome.first.count
             batch, index = (outcome.first, index) if index < first_count else (outcome.second, index - first_count)
         if isinstance(outcome, DeliveryFailed):
             raise outcome
         check(
-            0 <= index < len(batch.records),
+            0 <= index < batch.count,
             "8 a receipt is of a record of its batch",
             at=batch.at,
             index=index,
-            count=len(batch.records),
+            count=batch.count,
         )
         offset = outcome.base_offset + index if outcome.base_offset >= 0 else -1
         timestamp = batch.records[index].timestamp if outcome.append_time_ms < 0 else outcome.append_time_ms
@@ -163,13 +200,13 @@ class PartitionQueue:
         """Whether a batch can be sent now: a full one, one that has waited long enough, or a retry."""
         if self.in_flight is not None or self.is_held_back or not self.batches:
             return False
-        return self.is_due or len(self.batches) > 1 or self.batches[0].attempt_count > 0
+        return self.is_due or len(self.batches) > 1 or self.batches[0].is_full or self.batches[0].attempt_count > 0
 
     def filling(self, size_bytes: int, batch_bytes_max: int) -> Batch | None:
         """The batch with room for a record of this size, if any."""
         if self.batches:
             last = self.batches[-1]
-            if last.attempt_count == 0 and last.size_bytes + size_bytes <= batch_bytes_max:
+            if last.attempt_count == 0 and not last.is_full and last.size_bytes + size_bytes <= batch_bytes_max:
                 return last
         return None
 
@@ -181,7 +218,7 @@ class PartitionQueue:
         if not self.batches:
             self.is_due = False
         check(
-            not self._is_numbered(batch) or _after(batch.sequence, len(batch.records)) == self._next_sequence,
+            not self._is_numbered(batch) or _after(batch.sequence, batch.count) == self._next_sequence,
             "12 a batch that is sent again is the last that was numbered",
             at=self.at,
             sequence=batch.sequence,
@@ -191,7 +228,7 @@ class PartitionQueue:
             if identity != self._identity:
                 self._identity, self._next_sequence = identity, 0
             batch.identity, batch.sequence = identity, self._next_sequence
-            self._next_sequence = _after(self._next_sequence, len(batch.records))
+            self._next_sequence = _after(self._next_sequence, batch.count)
         batch.attempt_count += 1
         return batch
 
@@ -225,18 +262,17 @@ class PartitionQueue:
         self._land(batch)
         self._forget_sequence(batch)
         halves = Split(Batch(batch.at, batch.born_ns), Batch(batch.at, batch.born_ns))
-        middle = (len(batch.records) + 1) // 2
-        for half, records in zip(halves, (batch.records[:middle], batch.records[middle:]), strict=True):
+        middle, whole = (batch.count + 1) // 2, batch.records
+        for half, records in zip(halves, (whole[:middle], whole[middle:]), strict=True):
             for _, timestamp, key, value, headers in records:
                 half.add(timestamp, key, value, headers, record_bytes(key, value, headers))
         check(
-            len(halves.first.records) + len(halves.second.records) == len(batch.records)
-            and len(halves.second.records) > 0,
+            halves.first.count + halves.second.count == batch.count and halves.second.count > 0,
             "13 two halves hold the records of the whole",
             at=self.at,
-            records=len(batch.records),
-            first=len(halves.first.records),
-            second=len(halves.second.records),
+            records=batch.count,
+            first=halves.first.count,
+            second=halves.second.count,
         )
         check(
             halves.first.size_bytes + halves.second.size_bytes - batches.HEADER_BYTES == batch.size_bytes,
@@ -258,7 +294,7 @@ class PartitionQueue:
     def _forget_sequence(self, batch: Batch) -> None:
         if batch.identity == self._identity and batch.sequence != batches.NO_SEQUENCE:
             check(
-                _after(batch.sequence, len(batch.records)) == self._next_sequence,
+                _after(batch.sequence, batch.count) == self._next_sequence,
                 "12 the sequence goes on from the batch that was given up",
                 at=self.at,
                 sequence=batch.sequence,

@@ -32,7 +32,7 @@ from chronik.wire.messages.init_producer_id import InitProducerIdRequest, InitPr
 
 if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
-    from chronik.wire.records import Headers
+    from chronik.wire.records import EncodedRecords, Headers
 
 ALL, LEADER, NONE = -1, 1, 0  # acks
 BATCH_BYTES_MAX: Final = 1_000_000  # just below the default max.message.bytes of brokers
@@ -143,18 +143,12 @@ class Producer:
         unless `partition` names one. `timestamp` is in milliseconds since 1970; the default is now. `headers` are pairs
         of a name and bytes. Raises Refused if the topic or partition does not exist, and Closed after `close`.
         """
-        if self._is_closed:
-            raise Closed("the producer was closed")
         known = self._cluster.known_topic(topic)
-        if known is None:
-            known = await self._cluster.retrying(
-                lambda: self._cluster.topic(topic, creates=self._creates_topics),
-                timeout_ms=min(TOPIC_TIMEOUT_MS, self._delivery_timeout_ms),
-            )
+        if known is None or self._is_closed:
+            known = await self.topic(topic)
         size_bytes = record_bytes(key, value, headers)
-        while self._buffered_bytes and self._buffered_bytes + size_bytes > self._buffer_bytes_max:
-            self._may_add.clear()
-            await self._may_add.wait()
+        if self._buffered_bytes + size_bytes > self._buffer_bytes_max:
+            await self._room(size_bytes)
         if self._fault is not None:
             raise self._fault
         queue = self._queue_for(known, key, partition)
@@ -168,6 +162,37 @@ class Producer:
         if is_new:
             await asyncio.sleep(0)  # lets batches leave even if the caller never awaits anything else
         return delivery
+
+    async def send_encoded(self, topic: str, partition: int | None, records: EncodedRecords) -> None:
+        """Adds a batch of its own, for callers that encode many records at once. Without a partition the producer
+        chooses one. `flush` raises its failure."""
+        known = await self.topic(topic)
+        await self._room(records.size_bytes)
+        if self._fault is not None:
+            raise self._fault
+        queue = self._queue_for(known, None, partition)
+        self._queue_batch(queue, Batch(queue.at, self._cluster.clock.monotonic_ns(), records))
+        self._buffered_bytes += records.size_bytes
+        self._wake(queue)
+        await asyncio.sleep(0)
+
+    async def topic(self, name: str) -> Topic:
+        """The topic's partitions and leaders, as `send` knows them. Creates the topic if that is allowed."""
+        if self._is_closed:
+            raise Closed("the producer was closed")
+        known = self._cluster.known_topic(name)
+        if known is not None:
+            return known
+        return await self._cluster.retrying(
+            lambda: self._cluster.topic(name, creates=self._creates_topics),
+            timeout_ms=min(TOPIC_TIMEOUT_MS, self._delivery_timeout_ms),
+        )
+
+    async def _room(self, size_bytes: int) -> None:
+        """Waits until there is space in the buffer. A record that is larger than the buffer may be alone in it."""
+        while self._buffered_bytes and self._buffered_bytes + size_bytes > self._buffer_bytes_max:
+            self._may_add.clear()
+            await self._may_add.wait()
 
     async def flush(self) -> None:
         """Waits until every record is delivered or given up. Raises the first DeliveryFailed since the last flush."""
@@ -256,14 +281,17 @@ class Producer:
 
     def _begin_batch(self, queue: PartitionQueue) -> Batch:
         batch = Batch(queue.at, self._cluster.clock.monotonic_ns())
-        queue.batches.append(batch)
-        queue.is_due = False
-        self._unsettled_count += 1
-        self._is_empty.clear()
+        self._queue_batch(queue, batch)
         if len(queue.batches) > 1:
             self._wake(queue)  # the previous batch is full
         asyncio.get_running_loop().call_later(self._linger_ms / 1000, self._lingered, queue, batch)
         return batch
+
+    def _queue_batch(self, queue: PartitionQueue, batch: Batch) -> None:
+        queue.batches.append(batch)
+        queue.is_due = False
+        self._unsettled_count += 1
+        self._is_empty.clear()
 
     def _lingered(self, queue: PartitionQueue, batch: Batch) -> None:
         if queue.batches and queue.batches[-1] is batch:
@@ -362,7 +390,7 @@ class Producer:
             if batch.attempt_count == 1:  # never sent before, so certainly not written
                 queue.renumber(batch)
                 return
-        if code is ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) > 1:
+        if code is ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
             queue.split(batch)
             self._unsettled_count += 1
         elif answer.retriable and not self._is_overdue(batch):
@@ -377,7 +405,7 @@ class Producer:
         may_be_written = batch.attempt_count > 1 or (batch.attempt_count == 1 and fault.retriable)
         if may_be_written and self._transaction is None:  # an aborted transaction starts a new sequence anyway
             self._identity = NOBODY
-        failure = DeliveryFailed(fault, queue.at.topic, queue.at.partition, len(batch.records))
+        failure = DeliveryFailed(fault, queue.at.topic, queue.at.partition, batch.count)
         self._failure = self._failure or failure
         queue.finish(batch, failure, may_be_written=may_be_written)
         self._release(batch)

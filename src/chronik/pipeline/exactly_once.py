@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from chronik.client.routing import ClusterClient
+    from chronik.client.topology import Topic
     from chronik.pipeline.sink_options import SinkOptions
-    from chronik.wire.records import Headers
+    from chronik.wire.records import EncodedRecords, Headers
 
 AGE_MAX: Final = 0.8  # share of the transaction timeout at the decision; the rest is for committing the parts
 RUN_CHARS: Final = 13  # of a run's id, enough to distinguish the runs of one query
@@ -125,6 +126,14 @@ class TaskWriter:
     ) -> None:
         producer = self._producer or await self._begin()
         await producer.send(topic, value, key=key, partition=partition, headers=headers)
+
+    async def send_encoded(self, topic: str, partition: int | None, records: EncodedRecords) -> None:
+        producer = self._producer or await self._begin()
+        await producer.send_encoded(topic, partition, records)
+
+    async def topic(self, name: str) -> Topic:
+        producer = self._producer or await self._begin()
+        return await producer.topic(name)
 
     async def finish(self) -> TaskResult:
         """Returns when every row is acknowledged. The transaction stays open."""

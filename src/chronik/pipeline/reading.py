@@ -22,7 +22,7 @@ from chronik.client.addresses import Address, parse_addresses
 from chronik.client.errors import ClientError, Refused, Unreachable, refuse
 from chronik.client.topology import NO_LEADER, Topology
 from chronik.pipeline.columns import COLUMNS
-from chronik.pipeline.connection import BlockingConnection
+from chronik.pipeline.connections import IdleConnections
 from chronik.pipeline.decode import Aborted, Decoder
 from chronik.pipeline.denials import READ, naming
 from chronik.pipeline.errors import PipelineError
@@ -45,9 +45,11 @@ from chronik.wire.offset_specs import EARLIEST, LATEST
 from chronik.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
+
+    from chronik.pipeline.connection import BlockingConnection
 
 FETCH_BYTES_MAX: Final = 4 << 20  # one response is about one Arrow table of 100-byte records
 FETCH_BYTES_MIN: Final = 2  # any batch suffices; with 1, brokers answer in small portions, and a table should be large
@@ -81,8 +83,13 @@ def read_range(
     timeout_ms: int = TIMEOUT_MS,
     client_id: str = "chronik-pipeline",
     security: QuerySecurity = NO_QUERY_SECURITY,
+    connections: IdleConnections | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Records with `start` <= offset < `end`. With a `topic_id`, a different topic of that name is TOPIC_ID_CHANGED."""
+    """Records with `start` <= offset < `end`. With a `topic_id`, a different topic of that name is TOPIC_ID_CHANGED.
+
+    `connections` are shared with ranges that are read before and after this one; the caller closes them.
+    """
+    shared = connections if connections is not None else IdleConnections(security, client_id)
     reader = _Reader(
         parse_addresses(bootstrap),
         topic,
@@ -90,8 +97,7 @@ def read_range(
         topic_id,
         isolation_level=isolation_level,
         fetch_bytes_max=fetch_bytes_max,
-        client_id=client_id,
-        security=security,
+        connections=shared,
     )
     decoder = Decoder(topic, partition, columns)
     patience = _Patience(f"{topic}-{partition}", timeout_ms)
@@ -124,8 +130,11 @@ def read_range(
             )
             position = next_position
             patience.renew()
+        reader.give_back()
     finally:
         reader.forget()
+        if connections is None:
+            shared.close()
 
 
 class _Patience:
@@ -197,16 +206,14 @@ class _Reader:
         *,
         isolation_level: int = READ_COMMITTED,
         fetch_bytes_max: int = FETCH_BYTES_MAX,
-        client_id: str,
-        security: QuerySecurity = NO_QUERY_SECURITY,
+        connections: IdleConnections,
     ) -> None:
         self.topic, self.partition = topic, partition
         self._bootstrap = bootstrap
         self._topic_id = topic_id
         self._isolation_level = isolation_level
         self._fetch_bytes_max = fetch_bytes_max
-        self._client_id, self._security = client_id, security
-        self._connect: Callable[[Address], BlockingConnection] | None = None
+        self._connections = connections
         self._leader: BlockingConnection | None = None
         self._leader_epoch = -1
         self.known_id = ZERO_UUID  # as reported by the cluster; ZERO_UUID if brokers have no ids
@@ -260,6 +267,12 @@ class _Reader:
             self._leader.close()
         self._leader, self._asked = None, None
 
+    def give_back(self) -> None:
+        """The range is read: the next one may use the connection."""
+        if self._leader is not None and self._asked is None:
+            self._connections.give_back(self._leader)
+            self._leader = None
+
     def _send(self, leader: BlockingConnection, position: int) -> None:
         partition = FetchPartition(
             partition=self.partition,
@@ -281,39 +294,38 @@ class _Reader:
     def find_leader(self) -> BlockingConnection:
         connection = self._any_broker()
         try:
-            request = MetadataRequest(topics=[MetadataRequestTopic(name=self.topic)], allow_auto_topic_creation=False)
-            response = connection.ask(request, MetadataResponse, version_min=4)
-            refuse(response.error_code, "cannot fetch the cluster's metadata")
-            topology = Topology().merged(response, is_everything=False)
-            topic = topology.topic(self.topic)
-            require_same_topic(self.topic, self._topic_id, topic.topic_id)
-            partition = topic.partitions.get(self.partition)
-            if partition is None:
-                raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {self.topic}-{self.partition}")
-            broker = topology.brokers.get(partition.leader_id)
-            if partition.leader_id == NO_LEADER or broker is None:
-                raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {self.topic}-{self.partition}")
-            self.known_id, self._leader_epoch = topic.topic_id, partition.leader_epoch
-            if broker.address == connection.address:
-                self._leader = connection
-            else:
-                self._leader = self.connect(broker.address)
-            return self._leader
-        finally:
-            if self._leader is not connection:
-                connection.close()
+            address = self._leader_address(connection)
+        except BaseException:
+            connection.close()
+            raise
+        if address == connection.address:
+            self._leader = connection
+        else:
+            self._connections.give_back(connection)
+            self._leader = self._connections.take(address)
+        return self._leader
 
-    def connect(self, address: Address) -> BlockingConnection:
-        """The first connection reads key store and trust store files; an empty range needs none."""
-        if self._connect is None:
-            self._connect = self._security.connector(self._client_id)
-        return self._connect(address)
+    def _leader_address(self, connection: BlockingConnection) -> Address:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=self.topic)], allow_auto_topic_creation=False)
+        response = connection.ask(request, MetadataResponse, version_min=4)
+        refuse(response.error_code, "cannot fetch the cluster's metadata")
+        topology = Topology().merged(response, is_everything=False)
+        topic = topology.topic(self.topic)
+        require_same_topic(self.topic, self._topic_id, topic.topic_id)
+        partition = topic.partitions.get(self.partition)
+        if partition is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {self.topic}-{self.partition}")
+        broker = topology.brokers.get(partition.leader_id)
+        if partition.leader_id == NO_LEADER or broker is None:
+            raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {self.topic}-{self.partition}")
+        self.known_id, self._leader_epoch = topic.topic_id, partition.leader_epoch
+        return broker.address
 
     def _any_broker(self) -> BlockingConnection:
         faults: list[Unreachable] = []
         for address in self._bootstrap:
             try:
-                return self.connect(address)
+                return self._connections.take(address)
             except Unreachable as fault:
                 faults.append(fault)
         raise Unreachable("; ".join(map(str, faults)))
@@ -327,12 +339,14 @@ def topic_id_of(
     security: QuerySecurity = NO_QUERY_SECURITY,
 ) -> bytes:
     """The id of the topic that has this name now; raises Refused if there is none."""
-    reader = _Reader(parse_addresses(bootstrap), topic, 0, None, client_id=client_id, security=security)
+    connections = IdleConnections(security, client_id)
+    reader = _Reader(parse_addresses(bootstrap), topic, 0, None, connections=connections)
     try:
         reader.find_leader()
         return reader.known_id
     finally:
         reader.forget()
+        connections.close()
 
 
 def require_same_topic(topic: str, before: bytes | None, after: bytes) -> None:

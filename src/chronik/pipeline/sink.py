@@ -10,22 +10,27 @@ The key selects the partition, as in Kafka's own producer, unless the column `pa
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from chronik.client.batching import record_bytes
 from chronik.client.errors import ClientError, DeliveryFailed, Refused
-from chronik.client.producer import Producer
+from chronik.client.producer import BATCH_BYTES_MAX, Producer
 from chronik.pipeline.batch_register import group_of
 from chronik.pipeline.denials import CREATE, READ, WRITE, denial, is_denied, naming
+from chronik.pipeline.encode import KEYLESS, encoded
 from chronik.pipeline.errors import PipelineError
 from chronik.pipeline.exactly_once import RUN_CHARS, BatchTask, TaskResult, TaskWriter, abort_batch, commit_batch
 from chronik.pipeline.groups import QUERY_ID
+from chronik.pipeline.sink_rows import columns_of, gathered, rows_of
 from chronik.pipeline.workers import settle
+from chronik.runtime.units import NS_PER_MS
+from chronik.wire.batches import HEADER_BYTES
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.internal_topics import OFFSETS_TOPIC
 
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
 
     from chronik.client.routing import ClusterClient
     from chronik.pipeline.sink_options import SinkOptions
+    from chronik.pipeline.sink_rows import Columns, Row
     from chronik.wire.records import Headers
 
 DLQ_SUFFIX: Final = ".dlq"
@@ -191,12 +197,32 @@ async def _write_once(
 async def _send_all(
     producer: Producer | TaskWriter, batches: Iterator[pa.RecordBatch], report: SinkCommit, options: SinkOptions
 ) -> None:
-    for batch in batches:
-        for row in _rows(batch):
-            await _send(producer, row, report, options)
+    for batch in gathered(batches):
+        columns = columns_of(batch, options)
+        if columns is None:
+            for row in rows_of(batch):
+                await _send(producer, row, report, options)
+        else:
+            report.row_count += batch.num_rows
+            await _send_columns(producer, columns)
 
 
-async def _send(producer: Producer | TaskWriter, row: _Row, report: SinkCommit, options: SinkOptions) -> None:
+async def _send_columns(producer: Producer | TaskWriter, columns: Columns) -> None:
+    topic, rows, named = columns
+    try:
+        partition_count = len((await producer.topic(topic)).partitions)
+        now_ms = time.time_ns() // NS_PER_MS
+        for partition, records in encoded(
+            rows, named, partition_count, timestamp=now_ms, batch_bytes_max=BATCH_BYTES_MAX - HEADER_BYTES
+        ):
+            await producer.send_encoded(topic, None if partition == KEYLESS else partition, records)
+    except Refused as fault:
+        if is_denied(fault):
+            raise DeliveryFailed(fault, topic, -1, len(rows.values)) from fault
+        raise
+
+
+async def _send(producer: Producer | TaskWriter, row: Row, report: SinkCommit, options: SinkOptions) -> None:
     key, value, headers, named, partition = row
     topic = options.topic or named
     if topic is None:
@@ -226,23 +252,3 @@ def _note(topic: str, size_bytes: int, options: SinkOptions) -> Headers:
         ("chronik.dlq.error", TOO_LARGE.encode()),
         ("chronik.dlq.message", message.encode()),
     )
-
-
-_Row = tuple[bytes | None, bytes | None, "Headers", str | None, int | None]
-
-
-def _rows(batch: pa.RecordBatch) -> Iterator[_Row]:
-    names = set(batch.schema.names)
-
-    def column(name: str) -> list[Any]:
-        return batch.column(name).to_pylist() if name in names else [None] * batch.num_rows
-
-    for key, value, headers, topic, partition in zip(
-        column("key"), column("value"), column("headers"), column("topic"), column("partition"), strict=True
-    ):
-        pairs = tuple((each["key"], each["value"]) for each in headers) if headers else ()
-        yield _bytes(key), _bytes(value), pairs, topic, partition
-
-
-def _bytes(value: bytes | str | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value

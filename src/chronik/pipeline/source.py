@@ -20,10 +20,12 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from chronik.pipeline.cluster import cluster_of
+from chronik.pipeline.connections import IdleConnections
 from chronik.pipeline.groups import QueryGroup, introduce
 from chronik.pipeline.offsets import OffsetRange, Position
 from chronik.pipeline.planning import Planner
 from chronik.pipeline.reading import read_range
+from chronik.pipeline.splitting import grouped
 from chronik.pipeline.workers import settle
 
 if TYPE_CHECKING:
@@ -34,37 +36,50 @@ if TYPE_CHECKING:
     from chronik.pipeline.options import SourceOptions
 
 
-class TopicPartitionTask(InputPartition):
+class RangesTask(InputPartition):
     """The input of one task: everything a worker needs besides the options."""
 
-    def __init__(self, offsets: OffsetRange, introduction: str | None = None) -> None:
-        super().__init__(offsets)
+    def __init__(self, ranges: tuple[OffsetRange, ...], introduction: str | None = None) -> None:
+        super().__init__(ranges)
         self.introduction = introduction  # set on the first task of a query whose id is unknown
 
 
 def read_task(task: InputPartition, options: SourceOptions, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """Spark passes `None` when there is nothing to read."""
-    if not isinstance(task, TopicPartitionTask):
+    if not isinstance(task, RangesTask):
         return
-    offsets: OffsetRange = task.value
+    ranges: tuple[OffsetRange, ...] = task.value
     if task.introduction is not None:
-        introduce(options, task.introduction, offsets)
-    yield from read_range(
-        options.bootstrap,
-        offsets.topic,
-        offsets.partition,
-        start=offsets.start,
-        end=offsets.end,
-        topic_id=urlsafe_b64decode(offsets.topic_id + "==") if offsets.topic_id else None,
-        columns=columns,
-        isolation_level=options.isolation_level,
-        fail_on_data_loss=options.fail_on_data_loss,
-        fetch_bytes_max=options.fetch_bytes_max,
-        timeout_ms=options.timeout_ms,
-        client_id=options.client_id,
-        security=options.security,
-    )
+        introduce(options, task.introduction, ranges[0])
+    connections = IdleConnections(options.security, options.client_id)
+    try:
+        for offsets in ranges:
+            yield from read_range(
+                options.bootstrap,
+                offsets.topic,
+                offsets.partition,
+                start=offsets.start,
+                end=offsets.end,
+                topic_id=urlsafe_b64decode(offsets.topic_id + "==") if offsets.topic_id else None,
+                columns=columns,
+                isolation_level=options.isolation_level,
+                fail_on_data_loss=options.fail_on_data_loss,
+                fetch_bytes_max=options.fetch_bytes_max,
+                timeout_ms=options.timeout_ms,
+                client_id=options.client_id,
+                security=options.security,
+                connections=connections,
+            )
+    finally:
+        connections.close()
     settle()
+
+
+def tasks_of(
+    ranges: list[OffsetRange], options: SourceOptions, introduction: str | None = None
+) -> list[InputPartition]:
+    groups = grouped(ranges, partitions_min=options.partitions_min, records_max=options.records_per_partition_max)
+    return [RangesTask(each, introduction if index == 0 else None) for index, each in enumerate(groups)]
 
 
 class TopicReader(DataSourceReader):
@@ -77,7 +92,7 @@ class TopicReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         cluster = cluster_of(self._options)
         try:
-            return [TopicPartitionTask(each) for each in Planner(self._options, cluster).batch_tasks()]
+            return tasks_of(Planner(self._options, cluster).batch_tasks(), self._options)
         finally:
             cluster.close()
 
@@ -132,8 +147,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         ranges = self.driver.planner.tasks(Position.from_json(start), Position.from_json(end))
-        introduction = self.driver.group.introduction
-        return [TopicPartitionTask(each, introduction if index == 0 else None) for index, each in enumerate(ranges)]
+        return tasks_of(ranges, self._options, self.driver.group.introduction)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_task(partition, self._options, self._columns)

@@ -1,13 +1,14 @@
-"""Splits ranges into tasks: minPartitions and maxRecordsPerPartition. Pure.
+"""Splits ranges into pieces (minPartitions, maxRecordsPerPartition), and groups small ones into tasks. Pure.
 
-Without either option, each partition of a topic is one Spark task, which keeps its connection and order. Pieces of one
-range are even and in order; nothing is lost, duplicated or empty.
+Without either option, each partition of a topic is one range. Pieces of one range are even and in order; nothing is
+lost, duplicated or empty. A task costs Spark about 60 ms of a core, whatever it reads, so ranges of few records share
+one. A range that is large enough for a task of its own gets one.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from chronik.runtime.invariants import check
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from chronik.pipeline.offsets import OffsetRange
+
+# Read in some ten milliseconds. Sizes in bytes are unknown here; at the default limit of a megabyte per batch of
+# records, a task still reads at most about two gigabytes, as a stream.
+TASK_RECORDS_MAX: Final = 2_000
 
 
 def split(
@@ -54,3 +59,27 @@ def _pieces(whole: OffsetRange, count: int) -> list[OffsetRange]:
         borders=borders,
     )
     return [whole._replace(start=start, end=end) for start, end in pairwise(borders)]
+
+
+def grouped(
+    ranges: Sequence[OffsetRange], *, partitions_min: int | None = None, records_max: int | None = None
+) -> list[tuple[OffsetRange, ...]]:
+    """One group per task, in order. A group of several ranges has at most TASK_RECORDS_MAX records, or `records_max`.
+    There are at least `partitions_min` groups, if there are that many ranges."""
+    limit = TASK_RECORDS_MAX if records_max is None else min(records_max, TASK_RECORDS_MAX)
+    groups: list[list[OffsetRange]] = []
+    size = 0
+    for index, each in enumerate(ranges):
+        size += each.size
+        must_open = partitions_min is not None and len(groups) + len(ranges) - index <= partitions_min
+        if not groups or must_open or size > limit:
+            groups.append([])
+            size = each.size
+        groups[-1].append(each)
+    check(
+        sum(map(len, groups)) == len(ranges),
+        "19 each range is read by one task",
+        ranges=len(ranges),
+        grouped=sum(map(len, groups)),
+    )
+    return [tuple(group) for group in groups]

@@ -27,7 +27,7 @@ from chronik.wire.errors import (
     Unencodable,
     UnsupportedCompression,
 )
-from chronik.wire.records import NO_TIMESTAMP, RECORD_BYTES_MIN, Record, TimestampType
+from chronik.wire.records import NO_TIMESTAMP, RECORD_BYTES_MIN, EncodedRecords, Record, TimestampType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -331,22 +331,52 @@ def build(
         | (CONTROL if is_control else 0)
         | (DELETE_HORIZON if has_delete_horizon else 0)
     )
+    return _assembled(
+        payload,
+        base_offset,
+        leader_epoch,
+        attributes,
+        last_offset - base_offset,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+
+
+def build_encoded(
+    records: EncodedRecords,
+    codec: Codec = Codec.NONE,
+    *,
+    level: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+) -> bytes:
+    """One batch of records that are encoded already."""
+    return _assembled(
+        compress(codec, records.section, level),
+        0,
+        NO_LEADER_EPOCH,
+        codec | (TRANSACTIONAL if is_transactional else 0),
+        records.count - 1,
+        records.timestamp,
+        records.timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        records.count,
+    )
+
+
+def _assembled(payload: bytes, base_offset: int, leader_epoch: int, attributes: int, *others: int) -> bytes:
+    """A batch of its header's fields, in their order, and its payload."""
+    length = HEADER_BYTES - LENGTH_COVERS_FROM + len(payload)
     try:
-        header = HEADER.pack(
-            base_offset,
-            HEADER_BYTES - LENGTH_COVERS_FROM + len(payload),
-            leader_epoch,
-            MAGIC,
-            0,
-            attributes,
-            last_offset - base_offset,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            len(records),
-        )
+        header = HEADER.pack(base_offset, length, leader_epoch, MAGIC, 0, attributes, *others)
     except StructError as error:
         raise Unencodable(f"a field of the batch header does not fit: {error}") from None
     crc = crc32c(payload, crc32c(header[CRC_COVERS_FROM:]))

@@ -10,6 +10,7 @@ record (it starts and ends where its length says) replace one check per field. I
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -276,6 +277,16 @@ def timestamp_range(batch: BatchView, output_bytes_max: int) -> tuple[int, int]:
     except ValueError as error:
         raise _invalid(index, at, str(error)) from None
     return batch.base_timestamp + smallest, batch.base_timestamp + largest
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRecords:
+    """The records' section of a batch, not compressed: offsets from 0, all with one timestamp."""
+
+    section: bytes
+    count: int
+    timestamp: int
+    size_bytes: int  # for memory and limits: the largest size that the same records could have
 
 
 def encode(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytes:
