@@ -19,6 +19,7 @@ from chronik.pipeline.keyed_tail import KeyedTail
 from chronik.pipeline.registry import Pipeline
 from chronik.pipeline.rows import chain, decoded, good, judged, kept, marked, passed_through
 from chronik.pipeline.snapshot import CLIENT_ID, Joint, Source, joint_of
+from chronik.pipeline.table_frames import table_frame
 from chronik.pipeline.tables.order import Keeping
 from chronik.pipeline.tables.place import Place
 
@@ -51,7 +52,7 @@ def frame_of(spark: SparkSession, source: Source, joint: Joint, *, fail_on_data_
 
 
 def _table(spark: SparkSession, source: Source, joint: Joint) -> DataFrame:
-    return spark.read.format("chronik-table").option("versionAsOf", joint.version).load(source.table)
+    return table_frame(spark, source.table, version=joint.version)
 
 
 def _tail(

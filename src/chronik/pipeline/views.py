@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from chronik.pipeline import table_writes
 from chronik.pipeline.batches import Counts
 from chronik.pipeline.flows import table_path
+from chronik.pipeline.table_frames import table_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,4 +49,4 @@ class View:
         return table_path(self.flow.storage, name)
 
     def _read(self, name: str, version: int) -> DataFrame:
-        return self._spark.read.format("chronik-table").option("versionAsOf", str(version)).load(self._table(name))
+        return table_frame(self._spark, self._table(name), version=version)

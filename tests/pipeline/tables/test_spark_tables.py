@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 
 from chronik.pipeline.sql.errors import SqlError
 from chronik.pipeline.sql.with_spark import ask_spark
+from chronik.pipeline.table_frames import table_frame
 from chronik.pipeline.tables.options import TableOptions
 from chronik.pipeline.tables.order import Keeping, last_per_key
 from chronik.pipeline.tables.place import Place
@@ -222,6 +223,67 @@ def test_what_is_wrong_is_named_in_sparks_own_error(spark: SparkSession, tmp_pat
             writer.save(str(tmp_path / "table"))
     with pytest.raises(PySparkException, match=r"\[TABLE_NOT_FOUND\]"):
         spark.read.format("chronik-table").load(str(tmp_path / "none"))
+
+
+def every_type(spark: SparkSession, first: int, end: int) -> DataFrame:
+    """Every third value is null, at every level."""
+    columns = [
+        "cast(id as int) number",
+        "cast(id % 100 as short) small",
+        "cast(id % 100 as byte) tiny",
+        "cast(id / 3 as float) share",
+        "id / 7 ratio",
+        "id % 2 = 0 flag",
+        "concat('text ', id) text",
+        "cast(concat('bytes ', id) as binary) bytes",
+        "date_add(date'1899-12-30', cast(id * 400 as int)) day",
+        "timestamp_micros(id * 1234567890123 - 100000000000000) at",
+        "cast(timestamp_micros(id * 1234567) as timestamp_ntz) local",
+        "cast(id * 1.0001 as decimal(20,4)) price",
+        "array('a', if(id % 3 = 0, null, text)) tags",
+        "map('x', if(id % 3 = 0, null, cast(id as int))) counts",
+        "named_struct('city', text, 'codes', array(cast(id as int), null)) place",
+    ]
+    made = spark.range(first, end)
+    for column in columns:
+        expression, _, name = column.rpartition(" ")
+        made = made.selectExpr("*", f"if(id % 3 = 1, null, {expression}) {name}")
+    return made
+
+
+def test_a_frame_of_the_files_has_the_rows_of_the_format(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's own Parquet reader takes another way to the same files: types, nulls, versions and later columns."""
+    uri = str(tmp_path / "a table, 100%")
+    every_type(spark, 0, 40).write.format("chronik-table").mode("append").save(uri)
+    wider = every_type(spark, 40, 60).selectExpr("*", "id * 2 twice")
+    wider.write.format("chronik-table").option("mergeSchema", "true").mode("append").save(uri)
+    spark.range(0).selectExpr("id", "id * 2 twice").write.format("chronik-table").mode("overwrite").save(uri)
+    counts = []
+    for version in range(DeltaTable(uri).version() + 1):
+        expected = spark.read.format("chronik-table").option("versionAsOf", version).load(uri)
+        found = table_frame(spark, uri, version=version)
+        assert found.schema == expected.schema
+        rows = found.orderBy("id").collect()
+        assert rows == expected.orderBy("id").collect()
+        assert "Python" not in plan_of(found)
+        counts.append(len(rows))
+    assert counts == [40, 40, 60, 0]  # the second version adds the column
+    assert table_frame(spark, uri).count() == 0
+
+
+@pytest.mark.parametrize("folder", ["partitioned", "a[b]c"])
+def test_a_table_that_spark_could_read_differently_goes_through_the_format(
+    spark: SparkSession, tmp_path: Path, folder: str
+) -> None:
+    """Folder names with partition values are escaped in ways of their own, and brackets are a pattern to Spark."""
+    uri = str(tmp_path / folder)
+    writer = spark.range(6).selectExpr("id", "concat('a/b%', id % 2) part").write.format("chronik-table")
+    (writer.option("partitionBy", "part") if folder == "partitioned" else writer).mode("append").save(uri)
+    assert sorted(table_frame(spark, uri).collect()) == [(number, f"a/b%{number % 2}") for number in range(6)]
+
+
+def plan_of(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().executedPlan().toString())  # type: ignore[operator, union-attr]
 
 
 @pytest.mark.long

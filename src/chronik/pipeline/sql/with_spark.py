@@ -1,6 +1,6 @@
 """Runs the query in Spark, for data that one process cannot handle. The SQL dialect and column names are Spark's.
 
-Topics become views over format("chronik"), tables views over format("chronik-table"). The query is analyzed repeatedly:
+Topics become views over format("chronik"), tables views over their files. The query is analyzed repeatedly:
 each name that Spark does not know is registered, then the query is tried again.
 """
 
@@ -17,6 +17,7 @@ from chronik.pipeline.flows import table_path
 from chronik.pipeline.security import NO_QUERY_SECURITY, QuerySecurity
 from chronik.pipeline.session import spark_session
 from chronik.pipeline.sql.errors import SqlError
+from chronik.pipeline.table_frames import table_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,7 +55,7 @@ def ask_spark(
 def _view(spark: SparkSession, name: str, bootstrap: str, storage: str, security: QuerySecurity) -> DataFrame:
     table = table_path(storage, name)
     if os.path.isdir(os.path.join(table, "_delta_log")):
-        return spark.read.format("chronik-table").load(table)
+        return table_frame(spark, table)
     topics = _topics(bootstrap, security)
     if name not in topics:
         tables = os.path.dirname(table)
