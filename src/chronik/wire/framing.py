@@ -121,6 +121,9 @@ class FrameReader:
             self.has_part_of_a_frame = False
             return [whole]
         scratch = self._scratch
+        if count > SIZE_BYTES and not self._rest and _size_of(scratch)[0] == count - SIZE_BYTES <= self.size_bytes_max:
+            self.has_part_of_a_frame = False
+            return [memoryview(bytearray(scratch[SIZE_BYTES:count]))]  # one whole frame, as most reads find
         end, at = len(self._rest) + count, 0
         self._rest = b""
         frames: list[memoryview] = []
