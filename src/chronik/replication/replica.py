@@ -244,7 +244,7 @@ class Replica:
 
     def append(
         self,
-        batches: list[BatchView],
+        batch: BatchView,
         now_ms: int,
         verify: Verify | None = None,
         origin: Origin = Origin.CLIENT,
@@ -260,7 +260,7 @@ class Replica:
             raise NotCompared(self.name, sorted(others))
         log = self.log
         try:
-            appended = log.append(batches, self.leader_epoch, now_ms, verify, origin, guard, transaction_version)
+            appended = log.append(batch, self.leader_epoch, now_ms, verify, origin, guard, transaction_version)
         except LogFull:
             self._keeper.found_no_space(self)
             raise

@@ -427,7 +427,7 @@ def _append(
             guard = admission.guards.get(id(data))
             if id(data) in admission.refused:
                 return _refused(data.index, *admission.refused[id(data)])
-        appended = replica.append([batch], now_ms, verify, CLIENT, guard)
+        appended = replica.append(batch, now_ms, verify, CLIENT, guard)
     except REFUSALS as fault:
         return _not_appended(fault, topic, data, replica, context)
     traffic = context.services.metrics.topics[topic.name]
