@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from chronik.runtime.invariants import broken
-from chronik.runtime.kernel_io import EVENT, REQUEST, SLOTS, KernelIo
+from chronik.runtime.kernel_io import REQUEST, SLOTS, KernelIo
 
 _FDSYNC: Final = 3
 _TELL_EVENTFD: Final = 1
+_pack_request: Final = REQUEST.pack_into
 
 
 class OpenFile(Protocol):
@@ -55,10 +56,11 @@ class KernelSync:
         """
         count = min(len(files), SLOTS - self._in_flight)
         self._count += 1
-        for slot, file in enumerate(files[:count]):
+        at, requests = 0, self._io.requests
+        for file in files[:count]:
             fd = file.fileno()
-            fields = (self._count, 0, 0, _FDSYNC, 0, fd, 0, 0, 0, 0, _TELL_EVENTFD, self._eventfd)
-            REQUEST.pack_into(self._io.requests, slot * REQUEST.size, *fields)
+            _pack_request(requests, at, self._count, 0, 0, _FDSYNC, 0, fd, 0, 0, 0, 0, _TELL_EVENTFD, self._eventfd)
+            at += REQUEST.size
         accepted = self._io.submit(count) if count else 0
         if accepted > count:
             broken("21 the kernel syncs what it was given", accepted=accepted, given=count)
@@ -78,8 +80,7 @@ class KernelSync:
         self._collect(at_least=0)
 
     def _collect(self, at_least: int) -> None:
-        for index in range(self._io.collect(at_least)):
-            number, _, result, _ = EVENT.unpack_from(self._io.events, index * EVENT.size)
+        for number, _, result, _ in self._io.results(self._io.collect(at_least)):
             self._in_flight -= 1
             if self._in_flight < 0 or number not in self._waiting:
                 broken("21 the kernel tells of each sync once", number=number, in_flight=self._in_flight)

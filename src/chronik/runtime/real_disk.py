@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from chronik.runtime import descriptors
 from chronik.runtime.errors import DiskInUse, Refusals, refusal
@@ -81,7 +81,7 @@ class RealLane:
             except Exception as fault:  # noqa: BLE001 - passed on to the waiter of the sync
                 _deliver(synced, None, fault)
 
-    def _begin(self, files: Sequence[File], synced: asyncio.Future[None]) -> None:
+    def _begin(self, files: Sequence[Any], synced: asyncio.Future[None]) -> None:
         if self._is_closed:
             raise RuntimeError("a closed lane is asked to sync")
         if not self._is_asked:
@@ -89,7 +89,7 @@ class RealLane:
         if self._kernel is None:
             self._give(synced, partial(_sync_each, files))
             return
-        waiting = self._kernel.sync(cast("Sequence[RealFile]", files), synced)
+        waiting = self._kernel.sync(files, synced)
         if waiting.by_kernel_count < len(files) or not files:
             waiting.wait_for(self.run(partial(_sync_each, files[waiting.by_kernel_count :])))
 
