@@ -257,9 +257,9 @@ class Journal:
         self._sync_started_s = self._loop.time()
         if directories:
             syncing = self._lane.run(in_order(syncs_of(files, directories, self._disk)))
+            syncing.add_done_callback(lambda synced: self._finished(synced.exception()))
         else:
-            syncing = self._lane.sync(files)
-        syncing.add_done_callback(self._finished)
+            self._lane.sync_then(files, self._finished)
 
     def _collect(self, capture: Capture, parts: list[bytes | memoryview]) -> None:
         handle = self._handle(capture.log, parts)
@@ -284,8 +284,7 @@ class Journal:
                 parts.append(declaration(handle, log.topic_id, log.partition, log.topic))
         return handle
 
-    def _finished(self, done: asyncio.Future[None]) -> None:
-        error = done.exception()
+    def _finished(self, error: BaseException | None) -> None:
         if error is not None:
             self.fail(error)
         took_s = self._loop.time() - self._sync_started_s
