@@ -222,7 +222,7 @@ def test_closing_waits_for_what_is_under_way_and_hands_the_context_on(tmp_path: 
     async def closing() -> None:
         kernel = await opened()
         future: asyncio.Future[None] = asyncio.Future()
-        kernel.sync(files(tmp_path, 5), future)
+        kernel.sync(files(tmp_path, 5), telling(future))
         context = kernel._io._context
         kernel.close()
         assert future.done()

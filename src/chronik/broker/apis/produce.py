@@ -347,8 +347,9 @@ def _produce_topic(
 
 
 def _writable_topic(data: TopicProduceData, context: Context) -> Topic | ErrorCode:
-    topic = find_topic(context.services, data.name, data.topic_id, by_id=context.version >= VERSION_TOPIC_IDS)
-    if context.services.authorizer.restricts and topic is not ErrorCode.UNKNOWN_TOPIC_ID:
+    services = context.services
+    topic = find_topic(services, data.name, data.topic_id, by_id=context.version >= VERSION_TOPIC_IDS)
+    if services.authorizer.restricts and topic is not ErrorCode.UNKNOWN_TOPIC_ID:
         name = topic.name if isinstance(topic, Topic) else data.name
         if not context.allows(WRITE, TOPIC, name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
