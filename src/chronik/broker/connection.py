@@ -242,12 +242,8 @@ class ServerConnection(asyncio.BufferedProtocol):
                 self.node.memory.ended(self._memory_is_granted)
         if self._reader.waiting_bytes:
             self._read_or_not()  # not while it waits, which may end within the next call
-            self.node.memory.wait(
-                self._reader.waiting_bytes,
-                self._memory_is_granted,
-                self.session.host,
-                has_begun=self._reader.has_begun,
-            )
+            has_begun, host = self._reader.has_begun, self.session.host
+            self.node.memory.wait(self._reader.waiting_bytes, self._memory_is_granted, host, has_begun=has_begun)
         self._serve()
         return None
 
@@ -478,7 +474,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         else:
             self.node.sends.flush()
             self._send_by_pieces(parts, self._transport)
-        if self._reasons and self._reasons & SLOW_PEER and self._transport is not None:
+        if self._reasons & SLOW_PEER and self._transport is not None:
             self._count_unsent(self._transport.get_write_buffer_size())
         if self._answer_bytes:
             self.hold_answer(0)  # it was the first of what was sent

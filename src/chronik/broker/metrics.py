@@ -37,8 +37,7 @@ class Histogram:
         self.sum_ns = sum_ns
 
     def took(self, duration_ns: int) -> None:
-        octave = (duration_ns // NS_PER_US).bit_length()
-        self.slots[octave if octave < OCTAVES else OCTAVES] += 1
+        self.slots[min((duration_ns // NS_PER_US).bit_length(), OCTAVES)] += 1
         self.sum_ns += duration_ns
 
     @property
