@@ -48,7 +48,7 @@ async def write_unasked(world: World, *, producer_id: int = PRODUCER_ID, epoch: 
     batch = build(
         [record], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=True
     )
-    replica.append(split(memoryview(batch)), now_ms=world.node.runtime.clock.wall_ms(), guard=guard)
+    replica.append(split(memoryview(batch))[0], now_ms=world.node.runtime.clock.wall_ms(), guard=guard)
     committed = replica.when_committed(replica.log.end_offset)
     if committed is not None:
         await committed

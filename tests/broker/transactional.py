@@ -80,5 +80,5 @@ def transactional(
 def write(replica: Replica, epoch: int = 0, sequence: int = 0) -> int:
     """Appends a batch of a transaction that its coordinator knows; returns its offset."""
     guard = replica.log.producers.guard_for(P, epoch, sequence, is_tv2=False)
-    made = split(memoryview(bytearray(transactional(epoch, sequence))))
+    [made] = split(memoryview(bytearray(transactional(epoch, sequence))))
     return replica.append(made, now_ms=NOW_MS, guard=guard).first_offset

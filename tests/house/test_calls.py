@@ -13,8 +13,8 @@ from tests.house.repository import ROOT
 # DESIGN.md, "The way of a request", has the figures. A few calls more are allowed than are measured: a heartbeat or a
 # timer may fall into every one of the repeated requests. Between nodes many more do, on a machine with much to do.
 BOUNDS = {
-    "Produce": Count(85, 28, 65, 616),
-    "CreateTopics": Count(331, 45, 177, 1530),
+    "Produce": Count(81, 26, 60, 570),
+    "CreateTopics": Count(331, 45, 177, 1520),
     "CreateTopics (follower)": Count(600, 65, 400, 3000),
     "CreateTopics (controller)": Count(1000, 65, 650, 5000),
 }

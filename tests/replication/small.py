@@ -97,7 +97,7 @@ class One:
     def write(self, *values: bytes, timestamp_ms: int = NOW_MS) -> int:
         """Appends a batch; returns the end of the log."""
         made = [Record(at, timestamp_ms, None, value, ()) for at, value in enumerate(values)]
-        return self.replica.append(split(memoryview(build(made))), now_ms=NOW_MS).last_offset + 1
+        return self.replica.append(split(memoryview(build(made)))[0], now_ms=NOW_MS).last_offset + 1
 
     async def write_durably(self, *values: bytes, timestamp_ms: int = NOW_MS) -> int:
         end_offset = self.write(*values, timestamp_ms=timestamp_ms)

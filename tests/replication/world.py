@@ -348,7 +348,7 @@ class World:
             replica.require_leader()
             if acks_all:
                 replica.require_in_sync()
-            appended = replica.append(split(memoryview(build(made))), now_ms=1_700_000_000_000)
+            appended = replica.append(split(memoryview(build(made)))[0], now_ms=1_700_000_000_000)
         except self.replicas_refusals:
             return None
         if not acks_all:

@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from struct import pack_into
 from typing import Any
@@ -35,14 +36,18 @@ def files(directory: Path, count: int) -> list[RealFile]:
     return made
 
 
-def test_one_future_stands_for_all_files_of_a_round(tmp_path: Path) -> None:
+def telling(future: asyncio.Future[None]) -> Callable[[BaseException | None], None]:
+    return lambda error: future.set_result(None) if error is None else future.set_exception(error)
+
+
+def test_the_end_of_a_round_is_that_of_all_its_files(tmp_path: Path) -> None:
     """A round is answered when its last file is durable, and rounds do not wait for each other."""
 
     async def rounds() -> None:
         kernel = await opened()
         futures: list[asyncio.Future[None]] = [asyncio.Future() for _ in range(3)]
         counts = [
-            kernel.sync(files(tmp_path, count), future).by_kernel_count
+            kernel.sync(files(tmp_path, count), telling(future)).by_kernel_count
             for count, future in zip((1, 7, 3), futures, strict=True)
         ]
         assert counts == [1, 7, 3]
@@ -70,12 +75,12 @@ def test_a_failed_sync_fails_its_round_and_no_other(tmp_path: Path) -> None:
         told: list[int] = []
         kernel._io._call = second_of_four_fails  # type: ignore[assignment]
         first: asyncio.Future[None] = asyncio.Future()
-        kernel.sync(files(tmp_path, 4), first)
+        kernel.sync(files(tmp_path, 4), telling(first))
         with pytest.raises(OSError, match="Input/output error"):
             await asyncio.wait_for(first, 30)
         assert len(told) == 4, "a round has ended only when all its files have"
         after: asyncio.Future[None] = asyncio.Future()
-        kernel.sync(files(tmp_path, 1), after)
+        kernel.sync(files(tmp_path, 1), telling(after))
         await asyncio.wait_for(after, 30)
         kernel.close()
 
@@ -124,6 +129,38 @@ def test_a_sync_that_is_refused_at_once_is_not_taken_for_done() -> None:
         os.close(reading)
 
     asyncio.run(refused())
+
+
+def test_who_asked_to_be_called_hears_of_the_end_once_with_the_error_if_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the kernel, and by the thread where the kernel has no room; a lane that is closed says so as well."""
+
+    async def calling(lane: RealLane, made: list[RealFile]) -> list[BaseException | None]:
+        heard: list[BaseException | None] = []
+        ended = asyncio.Event()
+
+        def done(error: BaseException | None) -> None:
+            heard.append(error)
+            ended.set()
+
+        lane.sync_then(made, done)
+        assert heard == []
+        await asyncio.wait_for(ended.wait(), 30)
+        await asyncio.sleep(0)
+        return heard
+
+    async def all_ways() -> None:
+        lane = RealDisk().lane("test")
+        assert await calling(lane, files(tmp_path, 3)) == [None]
+        assert await calling(lane, []) == [None]
+        lane.close()
+        [error] = await calling(lane, files(tmp_path, 1))
+        assert isinstance(error, RuntimeError)
+
+    asyncio.run(all_ways())
+    monkeypatch.setattr(KernelSync, "open", lambda loop: None)
+    asyncio.run(all_ways())
 
 
 def test_what_is_about_to_be_sent_leaves_before_a_sync_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +222,7 @@ def test_closing_waits_for_what_is_under_way_and_hands_the_context_on(tmp_path: 
     async def closing() -> None:
         kernel = await opened()
         future: asyncio.Future[None] = asyncio.Future()
-        kernel.sync(files(tmp_path, 5), future)
+        kernel.sync(files(tmp_path, 5), telling(future))
         context = kernel._io._context
         kernel.close()
         assert future.done()

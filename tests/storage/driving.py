@@ -86,11 +86,14 @@ def marker(producer_id: int, epoch: int, *, committed: bool, coordinator_epoch: 
 
 def append(log: Log, *batches: BatchView, epoch: int = 0, now_ms: int = NOW_MS) -> int:
     """The first offset. Transactional batches come from a client whose transaction includes the partition."""
-    guard = None
-    for each in batches:
+    first_offset = log.end_offset
+    for number, each in enumerate(batches):
+        guard = None
         if each.is_transactional and not each.is_control:
             guard = log.producers.guard_for(each.producer_id, each.producer_epoch, each.base_sequence, is_tv2=False)
-    return log.append(list(batches), leader_epoch=epoch, now_ms=now_ms, guard=guard).first_offset
+        appended = log.append(each, leader_epoch=epoch, now_ms=now_ms, guard=guard)
+        first_offset = first_offset if number else appended.first_offset
+    return first_offset
 
 
 def batches_of(log: Log, start: int | None = None, bytes_max: int = 1 << 20) -> list[BatchView]:

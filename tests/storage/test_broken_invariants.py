@@ -62,9 +62,9 @@ BROKEN: dict[str, tuple[str, Break]] = {
 async def two_segments() -> Log:
     logs = await open_logs(SimDisk(1))
     log = logs.create("t", topic_id(1), 0, LogConfig())
-    log.append([batch([b"a", b"b"])], leader_epoch=1, now_ms=NOW_MS)
+    log.append(batch([b"a", b"b"]), leader_epoch=1, now_ms=NOW_MS)
     log.roll()
-    log.append([batch([b"c"])], leader_epoch=1, now_ms=NOW_MS)
+    log.append(batch([b"c"]), leader_epoch=1, now_ms=NOW_MS)
     await durable(log)
     check_log(log)
     return log
@@ -111,16 +111,16 @@ def test_an_append_that_does_not_join_is_not_acknowledged() -> None:
         log = await two_segments()
         log.segments[-1].size_bytes += 1
         with pytest.raises(Exception, match="somebody else wrote"):
-            log.append([batch([b"d"])], leader_epoch=1, now_ms=NOW_MS)
+            log.append(batch([b"d"]), leader_epoch=1, now_ms=NOW_MS)
 
     async def old_epoch() -> None:
         log = await two_segments()
         with pytest.raises(InvariantBroken, match="11 a leader's epoch never goes back"):
-            log.append([batch([b"d"])], leader_epoch=0, now_ms=NOW_MS)
+            log.append(batch([b"d"]), leader_epoch=0, now_ms=NOW_MS)
 
     async def durable_before_written() -> None:
         log = await two_segments()
-        log.append([batch([b"d"])], leader_epoch=1, now_ms=NOW_MS)
+        log.append(batch([b"d"]), leader_epoch=1, now_ms=NOW_MS)
         capture = log.capture()
         capture.end_offset = 99
         with pytest.raises(InvariantBroken, match="10 nothing is durable"):

@@ -43,7 +43,7 @@ def test_an_append_does_not_depend_on_its_index_file(operation: str, code: int) 
         repeated = batch([b"once"], producer=(7, 0, CHUNK_ENTRIES - 1))
         first = append(leader, repeated)
         assert not disk._failing, "the index was to be written"
-        assert leader.append([repeated], leader_epoch=0, now_ms=NOW_MS) == (first, first, NOW_MS, True)
+        assert leader.append(repeated, leader_epoch=0, now_ms=NOW_MS) == (first, first, NOW_MS, True)
 
         follower = logs.create("f", topic_id(2), 0, config)
         copied = b"".join(bytes(each.data) for each in batches_of(leader))

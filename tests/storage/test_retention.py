@@ -211,8 +211,8 @@ def test_a_producer_goes_on_when_what_it_wrote_is_gone(loss: str) -> None:
             found = (await open_logs(disk.process_killed())).get(topic_id(1), 0)
             assert found is not None
             log = found
-        assert log.append([batch([b"a"], producer=(7, 0, 7))], leader_epoch=2, now_ms=NOW_MS).first_offset == 10
-        again = log.append([batch([b"b"], producer=(8, 0, 2))], leader_epoch=2, now_ms=NOW_MS)
+        assert log.append(batch([b"a"], producer=(7, 0, 7)), leader_epoch=2, now_ms=NOW_MS).first_offset == 10
+        again = log.append(batch([b"b"], producer=(8, 0, 2)), leader_epoch=2, now_ms=NOW_MS)
         assert again.is_duplicate, "what is left of a producer counts"
 
     run(scenario)

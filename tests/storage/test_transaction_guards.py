@@ -40,7 +40,7 @@ class Partition:
     ) -> tuple[int, bool]:
         """A client's batch of one record: its offset, and whether it was taken for a repetition."""
         made = batch([b"v"], producer=(P, epoch, sequence), transactional=transactional)
-        appended = self.log.append([made], leader_epoch=0, now_ms=NOW_MS, guard=guard)
+        appended = self.log.append(made, leader_epoch=0, now_ms=NOW_MS, guard=guard)
         return appended.first_offset, appended.is_duplicate
 
     def begin(self, epoch: int = 0, sequence: int = 0, *, is_tv2: bool = False) -> None:
@@ -50,12 +50,12 @@ class Partition:
     def coordinate(self, epoch: int = 0, guard: Guard | None = None) -> tuple[int, bool]:
         """A group coordinator's batch for this producer."""
         made = batch([b"v"], producer=(P, epoch, 0), transactional=True)
-        appended = self.log.append([made], leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR, guard=guard)
+        appended = self.log.append(made, leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR, guard=guard)
         return appended.first_offset, appended.is_duplicate
 
     def end(self, epoch: int = 0, *, version: int = 0, coordinator_epoch: int = 0, committed: bool = True) -> None:
         made = marker(P, epoch, committed=committed, coordinator_epoch=coordinator_epoch)
-        self.log.append([made], leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR, transaction_version=version)
+        self.log.append(made, leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR, transaction_version=version)
 
     @property
     def open_from(self) -> int:

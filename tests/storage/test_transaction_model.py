@@ -133,7 +133,7 @@ class Walk:
             guard = self.leader.producers.guard_for(producer_id, epoch, made.base_sequence, is_tv2=producer_id % 2 == 0)
         origin = Origin.COORDINATOR if kind in ("commit", "abort") else Origin.CLIENT
         appended = self.leader.append(
-            [made], leader_epoch=self.epoch, now_ms=NOW_MS, guard=guard, origin=origin, transaction_version=version
+            made, leader_epoch=self.epoch, now_ms=NOW_MS, guard=guard, origin=origin, transaction_version=version
         )
         assert not appended.is_duplicate
         self.written.append(Written(appended.first_offset, producer_id, epoch, kind, key, value))

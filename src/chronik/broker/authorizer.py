@@ -56,7 +56,8 @@ class Authorizer(Protocol):
 
 
 class AllowEverything:
-    restricts = False
+    def __init__(self) -> None:
+        self.restricts = False
 
     def allows(
         self,
@@ -91,9 +92,8 @@ class HasImage(Protocol):
 
 
 class StandardAuthorizer:
-    restricts = True
-
     def __init__(self, store: HasImage, policy: Policy, audit: Audit) -> None:
+        self.restricts = True
         self._store = store
         self._policy = policy
         self._audit = audit

@@ -35,8 +35,8 @@ from chronik.broker.pauses import (
 from chronik.broker.portions import Portions
 from chronik.broker.sasl.login import Login
 from chronik.broker.session import Session, Stage
-from chronik.broker.turns import PIECES_PER_TURN
-from chronik.runtime.buggify import CONNECTION_CLOSED, REQUEST_WAITS
+from chronik.broker.turns import PIECES_NOTICED, PIECES_PER_TURN
+from chronik.runtime.buggify import CONNECTION_CLOSED, REQUEST_WAITS, SHORT_TURN
 from chronik.runtime.invariants import InvariantBroken, broken, check
 from chronik.runtime.units import NS_PER_MS
 from chronik.security.principal_mapping import NoRuleFits
@@ -221,7 +221,16 @@ class ServerConnection(asyncio.BufferedProtocol):
             return self.close(_no_frame(fault, is_secured=self._is_secured))
         if frames:
             self.last_request_ns = self._now_ns()
-            if len(frames) == 1 and self._is_quiet(frames[0]) and self._turns.pieces < PIECES_PER_TURN:
+            if (  # a small request alone, as most are: no bound can be reached by starting it
+                len(frames) == 1
+                and not self._reasons
+                and not self._replies
+                and self._is_reading
+                and not self._reader.has_part_of_a_frame
+                and len(frames[0]) <= SCRATCH_BYTES
+                and self._turns.pieces < PIECES_PER_TURN
+                and not REQUEST_WAITS.is_on
+            ):
                 self.frame_since_ns = 0
                 if self._start(frames[0]).is_done:
                     self._flush()
@@ -233,25 +242,10 @@ class ServerConnection(asyncio.BufferedProtocol):
                 self.node.memory.ended(self._memory_is_granted)
         if self._reader.waiting_bytes:
             self._read_or_not()  # not while it waits, which may end within the next call
-            self.node.memory.wait(
-                self._reader.waiting_bytes,
-                self._memory_is_granted,
-                self.session.host,
-                has_begun=self._reader.has_begun,
-            )
+            has_begun, host = self._reader.has_begun, self.session.host
+            self.node.memory.wait(self._reader.waiting_bytes, self._memory_is_granted, host, has_begun=has_begun)
         self._serve()
         return None
-
-    def _is_quiet(self, frame: memoryview) -> bool:
-        """Whether this small request is alone, as most are: then no bound can be reached by starting it."""
-        return (
-            not self._reasons
-            and self._is_reading
-            and not REQUEST_WAITS.is_on
-            and not self._replies
-            and not self._reader.has_part_of_a_frame
-            and len(frame) <= SCRATCH_BYTES
-        )
 
     def pause_writing(self) -> None:
         self._reasons |= SLOW_PEER
@@ -373,7 +367,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         )
 
     def _start(self, frame: memoryview) -> _Reply:
-        self._turns.spend()
+        turns = self._turns
+        turns.pieces += 1
+        if turns.pieces >= PIECES_NOTICED or SHORT_TURN.is_on:
+            turns.spend(0)
         request_bytes = len(frame)
         reply = _Reply(request_bytes)
         self._replies.append(reply)
@@ -500,7 +497,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         return None
 
     def _release(self, reply: _Reply) -> None:
-        self._in_flight_bytes -= reply.request_bytes
+        request_bytes = reply.request_bytes
+        self._in_flight_bytes -= request_bytes
         self._held_bytes -= reply.size_bytes
         if self._in_flight_bytes < 0 or self._held_bytes < 0:
             broken(
@@ -512,10 +510,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         if reply.objects_bytes:
             self.node.memory.small_bytes -= reply.objects_bytes
             reply.objects_bytes = 0
-        if reply.request_bytes <= SCRATCH_BYTES:
-            self._memory.small_bytes -= reply.request_bytes
+        if request_bytes <= SCRATCH_BYTES:
+            self._memory.small_bytes -= request_bytes
         else:
-            self.node.memory.give_back(reply.request_bytes, self.session.host)
+            self._memory.give_back(request_bytes, self.session.host)
 
     # --- back-pressure
 

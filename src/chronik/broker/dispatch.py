@@ -276,8 +276,9 @@ class PartsLater(NamedTuple):
 
     def parts(self) -> Parts | None:
         """Once the response is there."""
-        later, served, correlation_id, since_ns = self
-        return served.parts(later.response(), correlation_id, since_ns)
+        (future, respond, ready), served, correlation_id, since_ns = self
+        response = ready if ready is not None and future.exception() is None else respond(future)
+        return served.parts(response, correlation_id, since_ns)
 
 
 class _Served:
@@ -315,8 +316,12 @@ class _Served:
             self.timing.took(self.now_ns() - since_ns)
             return None
         if type(response) is bytes:
-            start = self._start(len(response), correlation_id)
-            parts = [start + response] if len(response) <= JOINED_BYTES_MAX else [start, response]
+            body_bytes = len(response)
+            if self.response_is_flexible:
+                start = _response_start_flexible(body_bytes + 5, correlation_id, 0)
+            else:
+                start = _response_start(body_bytes + 4, correlation_id)
+            parts = [start + response] if body_bytes <= JOINED_BYTES_MAX else [start, response]
         else:
             parts = [b""]
             self.encode(response, parts)

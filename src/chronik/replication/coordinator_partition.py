@@ -45,9 +45,8 @@ class CoordinatorPartition:
         """A transactional batch needs its guard, unless the transaction is open in this partition."""
         self._replica.require_leader(self.leader_epoch)
         self._replica.require_in_sync()
-        batches = split(memoryview(batch))
         appended = self._replica.append(
-            batches,
+            split(memoryview(batch))[0],
             now_ms=self._now_ms(),
             origin=Origin.COORDINATOR,
             guard=guard,

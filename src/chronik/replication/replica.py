@@ -244,7 +244,7 @@ class Replica:
 
     def append(
         self,
-        batches: list[BatchView],
+        batch: BatchView,
         now_ms: int,
         verify: Verify | None = None,
         origin: Origin = Origin.CLIENT,
@@ -260,7 +260,7 @@ class Replica:
             raise NotCompared(self.name, sorted(others))
         log = self.log
         try:
-            appended = log.append(batches, self.leader_epoch, now_ms, verify, origin, guard, transaction_version)
+            appended = log.append(batch, self.leader_epoch, now_ms, verify, origin, guard, transaction_version)
         except LogFull:
             self._keeper.found_no_space(self)
             raise
@@ -450,33 +450,33 @@ class Replica:
         """Advances the high watermark to what every in-sync replica holds durably."""
         if not self.is_leader:
             return
-        state = self._state
-        committed = self.log.durable_offset
+        state, log = self._state, self.log
+        committed = log.durable_offset
         for broker_id in self._others:
             progress = self.followers.get(broker_id)
             if progress is None or progress.counted_epoch != state.leader_epoch:
                 return
             if progress.end_offset < committed:
                 committed = progress.end_offset
-        has_enough = len(state.isr) == len(state.replicas) or len(state.isr) >= self.isr_size_min
+        has_enough = self.takes_all or len(state.isr) == len(state.replicas) or len(state.isr) >= self.isr_size_min
         if state.elr or (self.is_elr_kept and not has_enough):
             # Replicas that left stay eligible: nothing may be committed without them, whatever the configuration says
             # by now, until the controller no longer counts on them.
             return
-        if not self.log.start_offset <= committed <= self.log.end_offset:
+        if not log.start_offset <= committed <= log.end_offset:
             broken(
                 "10 the high watermark lies in the log",
                 partition=self.name,
                 high_watermark=committed,
-                start=self.log.start_offset,
-                end=self.log.end_offset,
+                start=log.start_offset,
+                end=log.end_offset,
             )
         self.is_proven = True
         if committed <= self.high_watermark:
             if SPURIOUS_WAKE.is_on and SPURIOUS_WAKE.fires():
                 self.wake()
             return
-        self.high_watermark = self.log.high_watermark = committed
+        self.high_watermark = log.high_watermark = committed
         self._waits.committed(committed, None if has_enough else self._too_few())
         for progress in self.followers.values():
             progress.session.has_committed_more(progress)

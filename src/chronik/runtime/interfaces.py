@@ -80,6 +80,10 @@ class Lane(Protocol):
     def sync(self, files: Sequence[File]) -> asyncio.Future[None]:
         """Syncs each file, off the loop, concurrently or in any order; does not wait for `run`'s work."""
 
+    def sync_then(self, files: Sequence[File], done: Callable[[BaseException | None], None]) -> None:
+        """Like `sync`, but calls `done` on the loop when the files are synced, with the error if there is one. That is
+        an iteration of the loop sooner than a future tells."""
+
     def under_way(self) -> Sequence[tuple[str, int]]:
         """The oldest running operation of each execution path (thread and kernel). Queued work does not count. An
         operation keeps its name, and no other operation gets it."""

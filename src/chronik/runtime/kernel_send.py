@@ -12,17 +12,25 @@ from __future__ import annotations
 import asyncio
 import ctypes
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from chronik.runtime.invariants import broken
-from chronik.runtime.kernel_io import EVENT, REQUEST, SLOTS, KernelIo
+from chronik.runtime.kernel_io import REQUEST, SLOTS, KernelIo
 
 SENT_BYTES_MAX: Final = 4096  # per message: for larger ones, copying costs more than a call
 _WRITE: Final = 1
-_ARENA_BYTES: Final = 256 << 10
+_ARENA_BYTES: Final = SLOTS * SENT_BYTES_MAX  # so that whatever waits fits
+_pack_request: Final = REQUEST.pack_into
+_REQUEST_BYTES: Final = REQUEST.size
+_new = tuple.__new__
 
 
-Due = tuple[asyncio.Transport, int, int]  # transport, position in the arena, size
+class Due(NamedTuple):
+    """What waits for one transport, and its descriptor."""
+
+    transport: asyncio.Transport
+    fd: int
+    data: bytes
 
 
 class KernelSends:
@@ -30,10 +38,9 @@ class KernelSends:
 
     def __init__(self, io: KernelIo) -> None:
         self._io = io
-        # A copy of all waiting data at a fixed address, for the kernel.
+        # A copy of all data of one call at a fixed address, for the kernel.
         self._arena = bytearray(_ARENA_BYTES)
         self._arena_at = ctypes.addressof(ctypes.c_char.from_buffer(self._arena))
-        self._used_bytes = 0
         self._turn = 0
         self._is_closed = False
         self._due: list[Due] = []
@@ -52,35 +59,25 @@ class KernelSends:
 
         def write(data: bytes) -> None:
             nonlocal last_turn
-            size_bytes = len(data)
-            if size_bytes > SENT_BYTES_MAX:
+            if len(data) > SENT_BYTES_MAX:
                 self.flush()
                 transport.write(data)
                 return
-            if len(self._due) == SLOTS or self._used_bytes + size_bytes > _ARENA_BYTES:
-                self.flush()
-            used_bytes = at = self._used_bytes
+            due = self._due
             if last_turn == self._turn:
                 # One send per transport: after a partial send nothing may follow.
-                if self._due[-1][0] is transport:
-                    _, at, waiting_bytes = self._due.pop()
-                    size_bytes += waiting_bytes
-                else:
-                    self.flush()
-                    used_bytes = at = self._used_bytes
+                if due[-1].transport is transport and len(due[-1].data) + len(data) <= SENT_BYTES_MAX:
+                    due[-1] = Due(transport, fd, due[-1].data + data)
+                    return
+                self.flush()
+                due = self._due
+            elif len(due) == SLOTS:
+                self.flush()
+                due = self._due
             last_turn = self._turn
-            due = self._due
-            if not used_bytes:
+            if not due:
                 asyncio.get_running_loop().call_soon(self._end_turn)
-            if at + size_bytes > _ARENA_BYTES or len(due) >= SLOTS:
-                broken("27 what is sent together fits its buffer", at=at, size=size_bytes, waiting=len(due))
-            self._arena[used_bytes : at + size_bytes] = data
-            REQUEST.pack_into(
-                self._io.requests, len(due) * REQUEST.size, len(due), 0, 0, _WRITE, 0, fd, self._arena_at + at,
-                size_bytes, 0, 0, 0, 0,
-            )  # fmt: skip
-            self._used_bytes = at + size_bytes
-            due.append((transport, at, size_bytes))
+            due.append(_new(Due, (transport, fd, data)))
 
         return write
 
@@ -88,8 +85,7 @@ class KernelSends:
         """Sends all buffered data now, because its connection may be closed after this call."""
         due = self._taken()
         if due:
-            by_loop = self._is_closed or any(map(_needs_the_loop, due))
-            self._send_by_loop(due if by_loop else self._sent(due))
+            self._send_by_loop(due if self._is_closed else self._sent(due))
 
     def _end_turn(self) -> None:
         if len(self._due) == 1:  # the loop needs one call, the kernel interface two
@@ -99,31 +95,36 @@ class KernelSends:
 
     def _taken(self) -> list[Due]:
         due, self._due = self._due, []
-        self._used_bytes = 0
         self._turn += 1
         return due
 
     def _send_by_loop(self, due: list[Due]) -> None:
-        # Copy first: a write may make the transport's owner add more data.
-        copies: list[tuple[asyncio.Transport, bytes]] = []
-        for transport, at, size in due:
-            copies.append((transport, bytes(self._arena[at : at + size])))
-        for transport, data in copies:
+        for transport, _, data in due:
             if not transport.is_closing():
                 transport.write(data)
 
     def _sent(self, due: list[Due]) -> list[Due]:
         """Returns what the kernel did not send."""
-        accepted = max(0, self._io.submit(len(due)))
+        requests, at, slot = self._io.requests, self._arena_at, 0
+        for transport, fd, data in due:
+            if transport.is_closing() or transport.get_write_buffer_size():
+                return due  # the descriptor may be another connection's by now, or earlier bytes wait in the transport
+            size_bytes = len(data)
+            _pack_request(requests, slot * _REQUEST_BYTES, slot, 0, 0, _WRITE, 0, fd, at, size_bytes, 0, 0, 0, 0)
+            at += size_bytes
+            slot += 1
+        used_bytes = at - self._arena_at
+        if used_bytes > _ARENA_BYTES or slot > SLOTS:
+            broken("27 what is sent together fits its buffer", used=used_bytes, waiting=slot)
+        self._arena[:used_bytes] = b"".join([data for _, _, data in due])
+        accepted = max(0, self._io.submit(slot))
         left = []
-        for index in range(self._io.collect(accepted) if accepted else 0):
-            slot, _, sent_bytes, _ = EVENT.unpack_from(self._io.events, index * EVENT.size)
-            transport, at, size_bytes = due[slot]
-            if sent_bytes > size_bytes:
-                broken("27 no socket takes more than it is given", sent=sent_bytes, given=size_bytes)
-            if sent_bytes != size_bytes:  # its buffer is full, or it is closed: the loop finds out which
-                sent_bytes = max(0, sent_bytes)
-                left.append((transport, at + sent_bytes, size_bytes - sent_bytes))
+        for slot, _, sent_bytes, _ in self._io.results(self._io.collect(accepted) if accepted else 0):
+            transport, fd, data = due[slot]
+            if sent_bytes != len(data):  # its buffer is full, or it is closed: the loop finds out which
+                if sent_bytes > len(data):
+                    broken("27 no socket takes more than it is given", sent=sent_bytes, given=len(data))
+                left.append(Due(transport, fd, data[max(0, sent_bytes) :]))
         return left + due[accepted:]
 
     def close(self) -> None:
@@ -132,8 +133,3 @@ class KernelSends:
         if not self._is_closed:
             self._is_closed = True
             self._io.close()
-
-
-def _needs_the_loop(due: Due) -> bool:
-    """Whether its descriptor may belong to another connection now, or earlier bytes wait in the transport."""
-    return due[0].is_closing() or due[0].get_write_buffer_size() > 0

@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from chronik.runtime.invariants import broken
-from chronik.runtime.kernel_io import EVENT, REQUEST, SLOTS, KernelIo
+from chronik.runtime.kernel_io import REQUEST, SLOTS, KernelIo
 
 _FDSYNC: Final = 3
 _TELL_EVENTFD: Final = 1
+_pack_request: Final = REQUEST.pack_into
+
+
+Done = Callable[[BaseException | None], None]  # hears of the end, and of the first error
 
 
 class OpenFile(Protocol):
@@ -49,20 +53,21 @@ class KernelSync:
             io.close()
             return None
 
-    def sync(self, files: Sequence[OpenFile], synced: asyncio.Future[None]) -> Waiting:
-        """Resolves `synced` when the files accepted by the kernel are synced: a prefix of `files`, possibly empty. For
-        the rest the caller adds to the returned wait.
+    def sync(self, files: Sequence[OpenFile], done: Done) -> Waiting:
+        """Calls `done` when the files accepted by the kernel are synced: a prefix of `files`, possibly empty. For the
+        rest the caller adds to the returned wait.
         """
         count = min(len(files), SLOTS - self._in_flight)
         self._count += 1
-        for slot, file in enumerate(files[:count]):
+        at, requests = 0, self._io.requests
+        for file in files[:count]:
             fd = file.fileno()
-            fields = (self._count, 0, 0, _FDSYNC, 0, fd, 0, 0, 0, 0, _TELL_EVENTFD, self._eventfd)
-            REQUEST.pack_into(self._io.requests, slot * REQUEST.size, *fields)
+            _pack_request(requests, at, self._count, 0, 0, _FDSYNC, 0, fd, 0, 0, 0, 0, _TELL_EVENTFD, self._eventfd)
+            at += REQUEST.size
         accepted = self._io.submit(count) if count else 0
         if accepted > count:
             broken("21 the kernel syncs what it was given", accepted=accepted, given=count)
-        waiting = Waiting(synced, max(0, accepted), files)
+        waiting = Waiting(done, max(0, accepted), files)
         if accepted > 0:
             self._in_flight += accepted
             self._waiting[self._count] = waiting
@@ -78,8 +83,7 @@ class KernelSync:
         self._collect(at_least=0)
 
     def _collect(self, at_least: int) -> None:
-        for index in range(self._io.collect(at_least)):
-            number, _, result, _ = EVENT.unpack_from(self._io.events, index * EVENT.size)
+        for number, _, result, _ in self._io.results(self._io.collect(at_least)):
             self._in_flight -= 1
             if self._in_flight < 0 or number not in self._waiting:
                 broken("21 the kernel tells of each sync once", number=number, in_flight=self._in_flight)
@@ -101,11 +105,11 @@ class KernelSync:
 class Waiting:
     """Waits for a number of syncs. Holds the files, so they stay open meanwhile."""
 
-    __slots__ = ("_error", "_files", "_left_count", "_synced", "by_kernel_count")
+    __slots__ = ("_done", "_error", "_files", "_left_count", "by_kernel_count")
 
-    def __init__(self, synced: asyncio.Future[None], by_kernel_count: int, files: Sequence[OpenFile]) -> None:
+    def __init__(self, done: Done, by_kernel_count: int, files: Sequence[OpenFile]) -> None:
         self.by_kernel_count = self._left_count = by_kernel_count
-        self._synced = synced
+        self._done = done
         self._files = files
         self._error: BaseException | None = None
 
@@ -115,12 +119,9 @@ class Waiting:
 
     def one_ended(self, error: BaseException | None) -> None:
         self._left_count -= 1
-        if self._left_count < 0 or (self._synced.done() and not self._synced.cancelled()):
+        if self._left_count < 0:
             broken("21 a sync ends when all of its files are synced", left=self._left_count)
-        self._error = self._error or error
-        if self._left_count or self._synced.cancelled():
-            return
-        if self._error is not None:
-            self._synced.set_exception(self._error)
-        else:
-            self._synced.set_result(None)
+        if error is not None and self._error is None:
+            self._error = error
+        if not self._left_count:
+            self._done(self._error)

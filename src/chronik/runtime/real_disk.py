@@ -16,12 +16,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from chronik.runtime import descriptors
 from chronik.runtime.errors import DiskInUse, Refusals, refusal
 from chronik.runtime.interfaces import File, Lane
-from chronik.runtime.kernel_sync import KernelSync
+from chronik.runtime.kernel_sync import Done, KernelSync, Waiting
 from chronik.runtime.real_file import AheadFile, RealFile, fdatasync
 from chronik.runtime.units import NS_PER_MS
 
@@ -50,7 +50,7 @@ class RealLane:
         self._kernel: KernelSync | None = None  # created at the first sync, if available
         self._is_asked = False  # whether creating it was attempted
         self._is_closed = False
-        self._to_sync: list[tuple[Sequence[File], asyncio.Future[None]]] = []  # not started yet
+        self._to_sync: list[tuple[Sequence[Any], Done]] = []  # not started yet
         self._queue: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
@@ -65,31 +65,34 @@ class RealLane:
         self._queue.put((future, work))
 
     def sync(self, files: Sequence[File]) -> asyncio.Future[None]:
+        synced: asyncio.Future[None] = self._loop.create_future()
+        self.sync_then(files, partial(_deliver, synced, None))
+        return synced
+
+    def sync_then(self, files: Sequence[File], done: Done) -> None:
         """Deferred: the kernel starts the sync on our core, which takes 0.1 ms or more, and data for followers should
         leave before that."""
-        synced: asyncio.Future[None] = self._loop.create_future()
         if not self._to_sync:
             self._loop.call_soon(self._begin_all)
-        self._to_sync.append((files, synced))
-        return synced
+        self._to_sync.append((files, done))
 
     def _begin_all(self) -> None:
         to_sync, self._to_sync = self._to_sync, []
-        for files, synced in to_sync:
+        for files, done in to_sync:
             try:
-                self._begin(files, synced)
+                self._begin(files, done)
             except Exception as fault:  # noqa: BLE001 - passed on to the waiter of the sync
-                _deliver(synced, None, fault)
+                done(fault)
 
-    def _begin(self, files: Sequence[File], synced: asyncio.Future[None]) -> None:
+    def _begin(self, files: Sequence[Any], done: Done) -> None:
         if self._is_closed:
             raise RuntimeError("a closed lane is asked to sync")
         if not self._is_asked:
             self._is_asked, self._kernel = True, KernelSync.open(self._loop)
         if self._kernel is None:
-            self._give(synced, partial(_sync_each, files))
+            Waiting(done, 0, files).wait_for(self.run(partial(_sync_each, files)))
             return
-        waiting = self._kernel.sync(cast("Sequence[RealFile]", files), synced)
+        waiting = self._kernel.sync(files, done)
         if waiting.by_kernel_count < len(files) or not files:
             waiting.wait_for(self.run(partial(_sync_each, files[waiting.by_kernel_count :])))
 

@@ -178,6 +178,9 @@ class SimLane:
 
         return self.run(each)
 
+    def sync_then(self, files: Sequence[File], done: Callable[[BaseException | None], None]) -> None:
+        self.sync(files).add_done_callback(lambda synced: done(synced.exception()))
+
     def under_way(self) -> list[tuple[str, int]]:
         return [("lane", self._done_count)] if self._waiting else []
 

@@ -36,7 +36,8 @@ class CommitDelay:
         if not self._is_scheduled:
             self._is_scheduled = True
             self._seen_count = 0
-            self._until_s = self._loop.time() + DELAY_S_MAX
+            if self._last_was_large:
+                self._until_s = self._loop.time() + DELAY_S_MAX
             self._loop.call_soon(self._iterate)
 
     def start_next(self) -> None:

@@ -207,13 +207,20 @@ class Journal:
         logs, self._gathering = self._gathering, {}
         if self._next_file is not None:
             self._switch_file()
-        captures = self._captures = self._capture(logs)
+        captures: list[Capture] = []
+        by_sync: list[Capture] = []  # those whose segments are synced
         parts: list[bytes | memoryview] = []
         first_new_handle = self._handle_next
+        journal_bytes_max = self._disk.journal_bytes_max
+        self._captures = captures
         try:
-            for capture in captures:
-                if capture.by_sync:
-                    self._handle(capture.log, parts)
+            for log in logs:
+                capture = log.capture()
+                captures.append(capture)
+                if capture.size_bytes > journal_bytes_max or (SYNCED_BY_FILE.is_on and SYNCED_BY_FILE.fires()):
+                    capture.sync_segments()
+                    by_sync.append(capture)
+                    self._handle(log, parts)
                 else:
                     self._collect(capture, parts)
         except (CorruptSegment, LogFull) as error:  # bytes just written cannot be read again: the disk is unusable
@@ -227,6 +234,7 @@ class Journal:
                 # The segments already have their space, so syncing them still works. Declarations are lost: a log
                 # declared
                 # in an earlier file survives that, and a new one had its note refused.
+                by_sync = captures
                 for capture in captures:
                     capture.sync_segments()
                 # Later records of those logs declare them first.
@@ -238,10 +246,9 @@ class Journal:
             self._syncing_bytes = self._written_bytes
         self._notes_unsynced = False
         try:
-            for capture in captures:
-                if capture.by_sync:
-                    files += capture.files()
-                    directories += capture.directories()
+            for capture in by_sync:
+                files += capture.files()
+                directories += capture.directories()
         except (LogFull, OSError) as error:  # no caller would get an error raised here
             self.fail(error)
             return
@@ -250,20 +257,9 @@ class Journal:
         self._sync_started_s = self._loop.time()
         if directories:
             syncing = self._lane.run(in_order(syncs_of(files, directories, self._disk)))
+            syncing.add_done_callback(lambda synced: self._finished(synced.exception()))
         else:
-            syncing = self._lane.sync(files)
-        syncing.add_done_callback(self._finished)
-
-    def _capture(self, logs: dict[Log, None]) -> list[Capture]:
-        """The new content of each log, and which logs to make durable by syncing their segments."""
-        captures = []
-        for log in logs:
-            capture = log.capture()
-            by_chance = SYNCED_BY_FILE.is_on and SYNCED_BY_FILE.fires()
-            if by_chance or capture.size_bytes > self._disk.journal_bytes_max:
-                capture.sync_segments()
-            captures.append(capture)
-        return captures
+            self._lane.sync_then(files, self._finished)
 
     def _collect(self, capture: Capture, parts: list[bytes | memoryview]) -> None:
         handle = self._handle(capture.log, parts)
@@ -288,8 +284,7 @@ class Journal:
                 parts.append(declaration(handle, log.topic_id, log.partition, log.topic))
         return handle
 
-    def _finished(self, done: asyncio.Future[None]) -> None:
-        error = done.exception()
+    def _finished(self, error: BaseException | None) -> None:
         if error is not None:
             self.fail(error)
         took_s = self._loop.time() - self._sync_started_s
@@ -302,12 +297,15 @@ class Journal:
             broken("21 after a failed sync nothing is acknowledged", journal=self.path)
         if self._syncing_bytes > self._written_bytes:
             broken("21 what a sync covers was written before it", journal=self.path, syncing=self._syncing_bytes)
-        self._synced_bytes = max(self._synced_bytes, self._syncing_bytes)
+        if self._synced_bytes < self._syncing_bytes:
+            self._synced_bytes = self._syncing_bytes
         marks: list[bytes | memoryview] = []
         for capture in self._captures:
-            handle = self._handles.get(capture.log)
             still_holds = capture.log.made_durable(capture)
-            if still_holds and capture.by_sync and capture.pieces and handle is not None:
+            if not capture.by_sync:
+                continue
+            handle = self._handles.get(capture.log)
+            if still_holds and capture.pieces and handle is not None:
                 for (sealed, _, end), (after, _, _) in pairwise(capture.pieces):
                     marks.append(mark(handle, sealed.base_offset, end, after.base_offset, sealed.digest))
                 segment, _, end = capture.pieces[-1]

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from chronik.wire.checksums import crc32c
 
 MAGIC = 0x43484A31
+JOINED_BYTES_MAX = 4096  # up to this size one copy is cheaper than a system call with several buffers
 FRAME = struct.Struct(">IIIQ")
 POSITION = struct.Struct(">Q")
 FRAME_CHECKED = struct.Struct(">QIQ")  # position, and what the checksum covers of the header
@@ -87,11 +88,13 @@ def identity(data: bytes | memoryview) -> tuple[str, bytes, int]:
 
 
 def frame(parts: Sequence[bytes | memoryview], position: int, synced_bytes: int) -> list[bytes | memoryview]:
-    """The frame around records given in parts, to be written at `position`. The parts are not copied."""
-    body_bytes = 0
-    for part in parts:
-        body_bytes += len(part)
+    """The frame around records given in parts, to be written at `position`. The parts of a large one are not
+    copied."""
+    body_bytes = sum(map(len, parts))
     checksum = crc32c(FRAME_CHECKED.pack(position, body_bytes, synced_bytes))
+    if body_bytes < JOINED_BYTES_MAX:
+        body = b"".join(parts)
+        return [FRAME.pack(MAGIC, crc32c(body, checksum), body_bytes, synced_bytes) + body]
     for part in parts:
         checksum = crc32c(part, checksum)
     return [FRAME.pack(MAGIC, checksum, body_bytes, synced_bytes), *parts]

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable
 from operator import attrgetter
 
+from chronik.runtime.buggify import EARLY_ROLL
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk
 from chronik.runtime.invariants import broken
@@ -21,7 +22,7 @@ from chronik.storage.aborted_index import DamagedIndex, NotReady
 from chronik.storage.answers import Appended, Verify
 from chronik.storage.capture import Capture
 from chronik.storage.config import LogConfig
-from chronik.storage.errors import CorruptSegment, InvalidRecord, LogFull, StorageError
+from chronik.storage.errors import CorruptSegment, LogFull, StorageError
 from chronik.storage.journal import Journal
 from chronik.storage.journal_format import RecordKind
 from chronik.storage.log_invariants import check_log
@@ -104,7 +105,7 @@ class Log(ReadableLog):
 
     def append(
         self,
-        batches: list[BatchView],
+        batch: BatchView,
         leader_epoch: int,
         now_ms: int,
         verify: Verify | None = None,
@@ -114,64 +115,51 @@ class Log(ReadableLog):
     ) -> Appended:
         """Assigns offsets and writes, or raises and changes nothing. For a duplicate returns the first offsets.
 
-        The caller has checked the batches. `verify` is the check to run after the sequence numbers. `guard` is the
+        The caller has checked the batch. `verify` is the check to run after the sequence numbers. `guard` is the
         result of `producers.guard_for`, and `transaction_version` that of a marker's transaction.
         """
         if self._journal.failed is not None or self.damage is not None:
             raise self._journal.failed or self.damage or StorageError
-        config = self.config
-        stamps_time = config.message_timestamp_type == "LogAppendTime"
-        offset = first_offset = self.end_offset
-        buffers: list[Buffer] = []
-        placed = []  # each batch, where it stands behind the position of the first, and what its segment notes of it
-        size_bytes = 0
-        for batch in batches:
-            _, length_bytes, _, _, crc, _, last_offset_delta, _, timestamp_ms, producer_id, _, _, _, data = batch
-            if producer_id != NO_PRODUCER_ID:
-                if len(batches) > 1:
-                    raise InvalidRecord("an idempotent producer sends one batch for a partition in one request")
-                written = self.producers.check_batch(batch, origin, guard, transaction_version)
-                if written is not None:
-                    if written.last_offset >= self.end_offset:
-                        broken("13 a batch that was written before is in the log", log=self, last=written.last_offset)
-                    return Appended(written.first_offset, written.last_offset, written.timestamp_ms, True)
-            if verify is not None:
-                verify(batch)
-            stamp: Buffer
-            if stamps_time:
-                timestamp_ms, stamped = now_ms, bytearray(data)
-                patch(stamped, 0, offset, leader_epoch)
-                patch_append_time(stamped, 0, now_ms)
-                buffers.append(stamped)
-                stamp, crc = stamped[:STAMP_BYTES], crc_of(stamped)
-            else:
-                stamp = _stamp(offset, length_bytes, leader_epoch)
-                buffers += (stamp, data[STAMP_BYTES:])
-            size_bytes += length_bytes + LENGTH_COVERS_FROM
-            next_offset = offset + last_offset_delta + 1
-            placed.append((batch, producer_id, offset, next_offset, size_bytes, timestamp_ms, stamp, crc))
-            offset = next_offset
-        segment = self._room_for(size_bytes, offset, placed[0][5])
-        if size_bytes < JOINED_BYTES_MAX:
-            buffers = [b"".join(buffers)]
-        if leader_epoch < self.epochs.latest:
+        _, length_bytes, _, _, crc, _, last_offset_delta, _, timestamp_ms, producer_id, _, _, _, data = batch
+        if producer_id != NO_PRODUCER_ID:
+            written = self.producers.check_batch(batch, origin, guard, transaction_version)
+            if written is not None:
+                if written.last_offset >= self.end_offset:
+                    broken("13 a batch that was written before is in the log", log=self, last=written.last_offset)
+                return Appended(written.first_offset, written.last_offset, written.timestamp_ms, True)
+        if verify is not None:
+            verify(batch)
+        config, offset = self.config, self.end_offset
+        size_bytes = length_bytes + LENGTH_COVERS_FROM
+        append_time_ms = -1
+        rest: Buffer
+        if config.message_timestamp_type == "LogAppendTime":
+            timestamp_ms = append_time_ms = now_ms
+            stamped = bytearray(data)
+            patch(stamped, 0, offset, leader_epoch)
+            patch_append_time(stamped, 0, now_ms)
+            stamp, rest, crc = bytes(stamped[:STAMP_BYTES]), memoryview(stamped)[STAMP_BYTES:], crc_of(stamped)
+        else:
+            stamp, rest = _stamp(offset, length_bytes, leader_epoch), data[STAMP_BYTES:]
+        next_offset = offset + last_offset_delta + 1
+        segment = self._room_for(size_bytes, next_offset, timestamp_ms)
+        epochs = self.epochs
+        if leader_epoch < epochs.latest:
             broken("11 a leader's epoch never goes back", log=self, epoch=leader_epoch)
+        buffers: list[Buffer] = [stamp + rest] if size_bytes < JOINED_BYTES_MAX else [stamp, rest]
         position = self._write(segment, buffers, size_bytes)
-        if leader_epoch != self.epochs.latest:
-            self.epochs.assign(leader_epoch, first_offset)
-        self.end_offset = offset
-        interval_bytes, start = config.index_interval_bytes, position
-        for batch, producer_id, offset, next_offset, behind_bytes, timestamp_ms, stamp, crc in placed:
-            if producer_id != NO_PRODUCER_ID:
-                aborted = self.producers.note_batch(batch, offset, timestamp_ms)
-                if aborted is not None:
-                    self.aborted.add(segment.base_offset, aborted)
-            end = start + behind_bytes
-            segment.note(offset, next_offset, position, end, timestamp_ms, interval_bytes, stamp, crc)
-            position = end
-        if next_offset != self.end_offset or position != segment.size_bytes:
-            broken("8 offsets and positions of an append join", log=self, offset=next_offset, position=position)
-        return _new(Appended, (first_offset, next_offset - 1, now_ms if stamps_time else -1, False))
+        if leader_epoch != epochs.latest:
+            epochs.assign(leader_epoch, offset)
+        self.end_offset = next_offset
+        if producer_id != NO_PRODUCER_ID:
+            aborted = self.producers.note_batch(batch, offset, timestamp_ms)
+            if aborted is not None:
+                self.aborted.add(segment.base_offset, aborted)
+        end = position + size_bytes
+        segment.note(offset, next_offset, position, end, timestamp_ms, config.index_interval_bytes, stamp, crc)
+        if end != segment.size_bytes:
+            broken("8 offsets and positions of an append join", log=self, offset=next_offset, position=end)
+        return _new(Appended, (offset, next_offset - 1, append_time_ms, False))
 
     def append_fetched(self, buffer: memoryview, leader_epoch: int = EPOCH_MAX) -> None:
         """A follower's append: offsets and epochs are the leader's. An incomplete batch at the end is ignored."""
@@ -225,9 +213,10 @@ class Log(ReadableLog):
             return self._add_segment(self.end_offset)
         segment = segments[-1]
         if segment.size_bytes and (
-            not segment.has_room(size_bytes, self.config.segment_bytes)
+            segment.size_bytes + size_bytes > self.config.segment_bytes
             or next_offset - segment.base_offset > OFFSET_SPAN_MAX
             or 0 <= segment.first_timestamp_ms < timestamp_ms - self.config.segment_ms
+            or (EARLY_ROLL.is_on and EARLY_ROLL.fires())
         ):
             return self.roll()
         return segment

@@ -15,7 +15,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
-from chronik.runtime.buggify import CHECKED_AGAIN, EARLY_ROLL, ONE_BATCH_READ
+from chronik.runtime.buggify import CHECKED_AGAIN, ONE_BATCH_READ
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk, File
 from chronik.runtime.invariants import broken
@@ -482,11 +482,6 @@ class Segment:
                     broken("28 a boundary lies in its segment", path=self.path, offset=header[0], position=position)
                 return position - start, header[0]
         return 0, -1
-
-    def has_room(self, size_bytes: int, segment_bytes: int) -> bool:
-        if EARLY_ROLL.is_on and EARLY_ROLL.fires():
-            return False
-        return self.size_bytes + size_bytes <= segment_bytes
 
     def is_checked(self, start: int, end: int) -> bool:
         if CHECKED_AGAIN.is_on and CHECKED_AGAIN.fires():

@@ -136,43 +136,78 @@ class DecoderWriter:
         if scalar.code:
             self.run.append((scalar.code, value))
             return value
-        length = self.length(name, "h" if scalar.name == "string" else "i", compact=compact)
+        is_text = scalar.name == "string"
+        if not compact:
+            length = self.length(name, "h" if is_text else "i")
+            is_there, size, null = f"{length} >= 0", length, f"elif {length} == -1:"
+        elif is_text:
+            length = self.compact_length(name, refused_above=primitives.STRING_BYTES_MAX)
+            is_there, size, null = length, f"{length} - 1", "else:"
+        else:
+            length = self.compact_length(name, is_often_long=True)
+            is_there, size, null = length, f"{length} - 1", "else:"
         end = self.source.variable("end")
-        line(f"if {length} >= 0:")
-        line(f"    {end} = at + {length}")
-        too_long = f" or {length} > {primitives.STRING_BYTES_MAX}" if scalar.name == "string" and compact else ""
-        line(f"    if {end} > limit{too_long}:")
+        line(f"if {is_there}:")
+        line(f"    {end} = at + {size}")
+        line(f"    if {end} > limit:")
         line("        raise Refused")
         taken = {"string": "str(buffer[at:{}], 'utf-8')", "binary": "bytes(buffer[at:{}])", "records": "buffer[at:{}]"}
         line(f"    {value} = {taken[scalar.name].format(end)}")
         line(f"    at = {end}")
-        self.null_branch(value, length, nullable=nullable)
+        self.null_branch(value, null, nullable=nullable)
         return value
 
-    def length(self, name: str, code: str, *, compact: bool) -> str:
+    def length(self, name: str, code: str) -> str:
         """Reads a length or count together with the preceding run; -1 means null."""
-        line, length = self.source.line, self.source.variable(f"{name}_size")
-        self.run.append(("B" if compact else code, length))
+        length = self.source.variable(f"{name}_size")
+        self.run.append((code, length))
         self.flush()
-        if compact:
-            line(f"if {length} > 127:")
-            line(f"    {length}, at = read_varint_rest(buffer, at, {length})")
-            line(f"{length} -= 1")
         return length
 
-    def null_branch(self, value: str, length: str, *, nullable: bool) -> None:
-        self.source.line(f"elif {length} == -1:" if nullable else "else:")
-        self.source.line(f"    {value} = None" if nullable else "    raise Refused")
+    def compact_length(self, name: str, *, refused_above: int | None = None, is_often_long: bool = False) -> str:
+        """Reads a length or count plus one; 0 means null. `is_often_long` reads two bytes without a call."""
+        line, length = self.source.line, self.source.variable(f"{name}_size")
+        self.run.append(("B", length))
+        self.flush()
+        line(f"if {length} > 127:")
+        self.source.indent += 1
+        if is_often_long:
+            line("if (rest := buffer[at]) < 128:")
+            line(f"    {length} += (rest << 7) - 128")
+            line("    at += 1")
+            line("else:")
+            line(f"    {length}, at = read_varint_rest(buffer, at, {length})")
+        else:
+            line(f"{length}, at = read_varint_rest(buffer, at, {length})")
+        if refused_above is not None:
+            line(f"if {length} > {refused_above + 1}:")
+            line("    raise Refused")
+        self.source.indent -= 1
+        return length
+
+    def null_branch(self, value: str, null: str, *, nullable: bool) -> None:
+        """`null` is the branch that a null value takes."""
+        line = self.source.line
         if nullable:
-            self.source.line("else:")
-            self.source.line("    raise Refused")
+            line(null)
+            line(f"    {value} = None")
+        if not nullable or null != "else:":
+            line("else:")
+            line("    raise Refused")
 
     def array(self, name: str, element: Any, *, compact: bool, nullable: bool) -> str:
         line, value = self.source.line, self.source.variable(name)
         self.holders.append(value)
-        count = self.length(name, "i", compact=compact)
         bytes_min = self.shape.kind_bytes_min(element, compact=self.shape.flexible)
-        line(f"if {count} >= 0:")
+        if compact:
+            count = self.compact_length(name)
+            null = "else:"
+            line(f"if {count}:")
+            line(f"    {count} -= 1")
+        else:
+            count = self.length(name, "i")
+            null = f"elif {count} == -1:"
+            line(f"if {count} >= 0:")
         self.source.indent += 1
         per_element, per_three_bytes = self.shape.cost_of_many(element)
         contents = f" + min({count}, (limit - at) // 3) * {per_three_bytes}" if per_three_bytes else ""
@@ -184,7 +219,7 @@ class DecoderWriter:
         line("    raise Refused")
         self.elements(value, count, element)
         self.source.indent -= 1
-        self.null_branch(value, count, nullable=nullable)
+        self.null_branch(value, null, nullable=nullable)
         return value
 
     def elements(self, value: str, count: str, element: Any) -> None:

@@ -62,6 +62,7 @@ class FrameReader:
         "_filled",
         "_frame",
         "_granted",
+        "_memory",
         "_rest",
         "_scratch",
         "has_part_of_a_frame",
@@ -80,6 +81,7 @@ class FrameReader:
         self.has_part_of_a_frame = False
         self._admit = admit
         self._scratch = make_scratch() if scratch is None else scratch
+        self._memory: bytearray = self._scratch.obj  # of all of the scratch buffer; slicing this copies in one step
         self._frame: memoryview | None = None  # an incomplete frame of known size
         self._filled = 0
         self._granted = 0  # admitted bytes of it; the kernel provides the memory after that only on use
@@ -121,6 +123,9 @@ class FrameReader:
             self.has_part_of_a_frame = False
             return [whole]
         scratch = self._scratch
+        if count > SIZE_BYTES and not self._rest and _size_of(scratch)[0] == count - SIZE_BYTES <= self.size_bytes_max:
+            self.has_part_of_a_frame = False
+            return [memoryview(self._memory[SIZE_BYTES:count])]  # one whole frame, as most reads find
         end, at = len(self._rest) + count, 0
         self._rest = b""
         frames: list[memoryview] = []
@@ -131,7 +136,7 @@ class FrameReader:
             at += SIZE_BYTES
             behind = at + size_bytes
             if behind <= end:
-                frames.append(memoryview(bytearray(scratch[at:behind])))
+                frames.append(memoryview(self._memory[at:behind]))
                 at = behind
                 continue
             self.has_part_of_a_frame = True

@@ -69,7 +69,7 @@ async def produce(world: World, records: bytes, version: int = ADDS, index: int 
 
 def end(replica: Replica, epoch: int = 0, *, transaction_version: int = 0) -> None:
     marker = marker_batch(Producer(P, epoch), ControlType.COMMIT, 0, NOW_MS)
-    made = split(memoryview(bytearray(marker)))
+    [made] = split(memoryview(bytearray(marker)))
     replica.append(made, now_ms=NOW_MS, origin=Origin.COORDINATOR, transaction_version=transaction_version)
 
 

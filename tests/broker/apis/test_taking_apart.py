@@ -55,6 +55,9 @@ class NotedLane:
     def sync(self, files: Sequence[File]) -> asyncio.Future[None]:
         return self._lane.sync(files)
 
+    def sync_then(self, files: Sequence[File], done: Callable[[BaseException | None], None]) -> None:
+        self._lane.sync_then(files, done)
+
     def close(self) -> None:
         self._lane.close()
 

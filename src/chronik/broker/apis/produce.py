@@ -347,8 +347,9 @@ def _produce_topic(
 
 
 def _writable_topic(data: TopicProduceData, context: Context) -> Topic | ErrorCode:
-    topic = find_topic(context.services, data.name, data.topic_id, by_id=context.version >= VERSION_TOPIC_IDS)
-    if context.services.authorizer.restricts and topic is not ErrorCode.UNKNOWN_TOPIC_ID:
+    services = context.services
+    topic = find_topic(services, data.name, data.topic_id, by_id=context.version >= VERSION_TOPIC_IDS)
+    if services.authorizer.restricts and topic is not ErrorCode.UNKNOWN_TOPIC_ID:
         name = topic.name if isinstance(topic, Topic) else data.name
         if not context.allows(WRITE, TOPIC, name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -427,7 +428,7 @@ def _append(
             guard = admission.guards.get(id(data))
             if id(data) in admission.refused:
                 return _refused(data.index, *admission.refused[id(data)])
-        appended = replica.append([batch], now_ms, verify, CLIENT, guard)
+        appended = replica.append(batch, now_ms, verify, CLIENT, guard)
     except REFUSALS as fault:
         return _not_appended(fault, topic, data, replica, context)
     traffic = context.services.metrics.topics[topic.name]

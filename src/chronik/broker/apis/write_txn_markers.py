@@ -154,7 +154,7 @@ def _append(replica: Replica, batch: bytes, transaction_version: int, now_ms: in
     replica.require_leader()
     replica.require_in_sync()
     appended = replica.append(
-        split(memoryview(batch)),
+        split(memoryview(batch))[0],
         now_ms=now_ms,
         origin=Origin.COORDINATOR,
         transaction_version=transaction_version,
