@@ -89,7 +89,7 @@ image: venv  ## build a container image without a daemon, in build/image.tar; ne
 
 bench: $(BENCHMARKS:benchmarks/%.py=bench-%)  ## run all benchmarks, print and store the results; bench-wire runs one
 
-bench-broker bench-spark bench-transactions: jdk $(CHRONIK_CACHE)/kafka-4.3.1
+bench-broker bench-security bench-spark bench-transactions: jdk $(CHRONIK_CACHE)/kafka-4.3.1
 
 bench-spark: $(SPARK_JARS)
 

@@ -16,6 +16,7 @@ from chronik.broker.hanging_transactions import (
     Open,
 )
 from chronik.replication.replica import Replica
+from chronik.runtime.pieces import at_once
 from chronik.wire.batches import build, split
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.add_partitions_to_txn import (
@@ -170,6 +171,23 @@ def test_a_producer_that_writes_meanwhile_is_left_alone(monkeypatch: pytest.Monk
         await asyncio.sleep(2 * HEALED_S)
         assert sequence > 2
         assert stable_offset(world) == 0
+
+    play(story)
+
+
+def test_open_transactions_are_looked_at_in_turns() -> None:
+    """A partition may have a hundred thousand."""
+
+    async def story(world: World) -> None:
+        for number in range(20):
+            await write_unasked(world, producer_id=100 + number)
+        looking = HangingTransactions(world.node.dispatcher._services)
+        assert sum(1 for _ in looking._long_open()) == 20
+        ending = looking._long_open()
+        next(ending)
+        replica_of(world).log.producers.end_transaction(100, 0, 0, 20, 1, committed=False)
+        assert at_once(ending) == set()
+        assert len(looking._seen_ms) == 19
 
     play(story)
 

@@ -56,8 +56,8 @@ def test_markers_that_were_held_up_do_not_end_the_next_transaction(monkeypatch: 
         with pytest.raises(harness.Closed):
             await given_up.ask(request, WriteTxnMarkersResponse, 1)
         assert replica.log.end_offset == end_offset
-        assert replica.log.producers.open_transactions()
+        assert replica.log.producers.in_transaction()
         await present.ask(request, WriteTxnMarkersResponse, 1)
-        assert not replica.log.producers.open_transactions()
+        assert not replica.log.producers.in_transaction()
 
     transactional.play(lambda world, _: story(world))

@@ -20,6 +20,7 @@ from chronik.storage.config import LogConfig
 from chronik.storage.errors import StorageError
 from chronik.storage.log import Log
 from tests.broker import planted_transaction_bugs as broker_bugs
+from tests.broker import test_crashes_in_end_of_transaction as crash_tests
 from tests.broker import test_transaction_markers as marker_tests
 from tests.broker import test_transactions_cluster as cluster_tests
 from tests.broker.apis import test_txn_offset_commit as offset_api_tests
@@ -143,6 +144,16 @@ TRAPS = [
         8,
         coordinator_bugs.a_decision_is_told_before_it_is_committed,
         coordinator_tests.test_the_end_is_answered_when_the_decision_is_committed_and_not_before,
+    ),
+    Trap(
+        9,
+        coordinator_bugs.the_next_leader_does_not_carry_out_what_was_decided,
+        partial(
+            crash_tests.test_a_commit_survives_a_node_that_dies_at_any_step,
+            step=crash_tests.STEPS[1],
+            death=crash_tests.DEATHS[0],
+            versions=crash_tests.NEW,
+        ),
     ),
     Trap(
         9,

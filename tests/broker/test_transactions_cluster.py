@@ -115,34 +115,35 @@ class Talk:
         assert isinstance(made, Producer), made
         return made
 
-    async def produce(self, producer: Producer) -> None:
+    async def produce(self, producer: Producer, partition: int = 0, value: bytes = b"v") -> None:
         if self._versions is OLD:
-            await self._add_partition(producer)
+            await self._add_partition(producer, partition)
         records = build(
-            [Record(0, 1, b"k", b"v", ())],
+            [Record(0, 1, b"k", value, ())],
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             base_sequence=0,
             is_transactional=True,
         )
-        data = TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=records)])
+        data = TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=partition, records=records)])
 
         async def ask() -> ErrorCode:
-            leader_id = self._node.peers.directory.leader_of("orders", 0)
-            assert leader_id is not None
+            leader_id = self._node.peers.directory.leader_of("orders", partition)
+            if leader_id is None:
+                return ErrorCode.LEADER_NOT_AVAILABLE
             request = ProduceRequest(transactional_id=producer.name, acks=-1, timeout_ms=5_000, topic_data=[data])
             found = await self.ask(leader_id, request, ProduceResponse, self._versions.produce)
             return ErrorCode.of(found.responses[0].partition_responses[0].error_code)
 
         assert await until_done(ask) is ErrorCode.NONE
 
-    async def _add_partition(self, producer: Producer) -> None:
+    async def _add_partition(self, producer: Producer, partition: int) -> None:
         async def ask() -> ErrorCode:
             request = AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=producer.name,
                 v3_and_below_producer_id=producer.producer_id,
                 v3_and_below_producer_epoch=producer.epoch,
-                v3_and_below_topics=[AddPartitionsToTxnTopic(name="orders", partitions=[0])],
+                v3_and_below_topics=[AddPartitionsToTxnTopic(name="orders", partitions=[partition])],
             )
             node_id = await self.coordinator(TRANSACTION_KEY, producer.name)
             found = await self.ask(node_id, request, AddPartitionsToTxnResponse, 3)
@@ -211,12 +212,14 @@ class Talk:
         offset, error = await until_done(ask)
         return offset, error
 
-    async def last_stable_offset(self) -> int:
+    async def last_stable_offset(self, partition: int = 0) -> int:
         async def ask() -> Any:
-            asked = ListOffsetsTopic(name="orders", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+            place = ListOffsetsPartition(partition_index=partition, timestamp=-1)
+            asked = ListOffsetsTopic(name="orders", partitions=[place])
             request = ListOffsetsRequest(replica_id=-1, isolation_level=READ_COMMITTED, topics=[asked])
-            leader_id = self._node.peers.directory.leader_of("orders", 0)
-            assert leader_id is not None
+            leader_id = self._node.peers.directory.leader_of("orders", partition)
+            if leader_id is None:
+                return ErrorCode.LEADER_NOT_AVAILABLE
             found = (await self.ask(leader_id, request, ListOffsetsResponse, 7)).topics[0].partitions[0]
             return ErrorCode.of(found.error_code) if found.error_code else (found.offset,)
 

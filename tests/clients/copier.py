@@ -36,6 +36,8 @@ class Library(Protocol):
 
     def send(self, value: bytes) -> None: ...
 
+    def flush(self) -> None: ...
+
     def send_offsets(self, offsets: dict[int, int]) -> None: ...
 
     def commit(self) -> None: ...
@@ -96,6 +98,9 @@ class Confluent:
 
     def send(self, value: bytes) -> None:
         self._producer.produce(self._target, value)
+
+    def flush(self) -> None:
+        self._producer.flush(CALL_S)
 
     def send_offsets(self, offsets: dict[int, int]) -> None:
         places = [self._place(self._source, index, offset) for index, offset in offsets.items()]
@@ -163,6 +168,9 @@ class KafkaPython:
     def send(self, value: bytes) -> None:
         self._producer.send(self._target, value)
 
+    def flush(self) -> None:
+        self._producer.flush()
+
     def send_offsets(self, offsets: dict[int, int]) -> None:
         made = {self._place(self._source, at): self._offset(offset, "", -1) for at, offset in offsets.items()}
         self._producer.send_offsets_to_transaction(made, self._name)
@@ -221,6 +229,9 @@ class Aiokafka:
 
     def send(self, value: bytes) -> None:
         self._run(self._producer.send(self._target, value))
+
+    def flush(self) -> None:
+        self._run(self._producer.flush())
 
     def send_offsets(self, offsets: dict[int, int]) -> None:
         made = {self._place(self._source, index): offset for index, offset in offsets.items()}
@@ -282,6 +293,9 @@ class Chronik:
 
     def send(self, value: bytes) -> None:
         self._run(self._producer.send(self._target, value))
+
+    def flush(self) -> None:
+        self._run(self._producer.producer.flush())
 
     def send_offsets(self, offsets: dict[int, int]) -> None:
         made = {self._place(self._source, index): offset for index, offset in offsets.items()}

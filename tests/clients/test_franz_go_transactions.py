@@ -26,7 +26,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600), pytest.mark.xdist_gro
 
 SOURCES = DRIVERS / "go"
 PACKAGE = "github.com/twmb/franz-go/pkg/kgo"  # in the version of go.mod
-CHAINS = ("cooperative-sticky", "cooperative-sticky/static", "range")  # without the ones for KIP-848
+CHAINS = (
+    "cooperative-sticky",
+    "cooperative-sticky/static",
+    "range",
+    "range/848",
+    "sticky/848",
+    "sticky/848/static",
+)
 CHAIN_RECORDS = 1_000
 RECORDS_PER_KILL = 3_000
 TRANSACTION_RECORDS = 100

@@ -168,7 +168,8 @@ def test_many_open_transactions_are_put_in_order_once(monkeypatch: pytest.Monkey
         monkeypatch.setattr(producer_state, "itemgetter", counted)
         log.advance_start(MANY)
         assert looked_at <= 3 * MANY
-        first_offsets = [producer.transaction_first_offset for _, producer in log.producers.open_transactions()]
+        state = log.producers
+        first_offsets = [state.producers[each].transaction_first_offset for each in state.in_transaction()]
         assert first_offsets == list(range(MANY, 2 * MANY))
 
     run(scenario)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from chronik.runtime.pieces import at_once
 from chronik.storage.producer_state import ProducerState
 
 COUNT = 20
@@ -46,8 +47,8 @@ def encoded_while(state: ProducerState, at: int, change: str) -> bytes | None:
         case "delete":
             state.begin_later({COUNT: None})
         case "expire":
-            state.expire(1, 0)
-            state.expire(100, 1)
+            at_once(state.expiring(1, 0))
+            at_once(state.expiring(100, 1))
         case "clear":
             state.clear()
     while True:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from chronik.runtime.pieces import at_once
 from chronik.sim.disk import SimDisk
 from chronik.storage.config import LogConfig
 from chronik.storage.errors import (
@@ -204,9 +205,9 @@ def test_guards_end_with_a_truncation_and_with_time(partition: Partition) -> Non
         partition.send(sequence=1, guard=guard)
     guard = partition.ask(sequence=1)
     for now_ms in (1000, 2000):
-        partition.log.producers.expire(now_ms, expiration_ms=1000)
+        at_once(partition.log.producers.expiring(now_ms, expiration_ms=1000))
         assert partition.ask(sequence=1) is guard
-    partition.log.producers.expire(2001, expiration_ms=1000)
+    at_once(partition.log.producers.expiring(2001, expiration_ms=1000))
     assert not partition.log.producers.guards.entries
 
 

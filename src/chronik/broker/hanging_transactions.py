@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from chronik.broker.apis.write_txn_markers import write_markers
 from chronik.coordinator.transactions.coordinator import STATE_TOPIC
 from chronik.metadata.image import NO_LEADER
+from chronik.runtime.pieces import Work, in_slices
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from chronik.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -59,7 +60,7 @@ class HangingTransactions:
             await self.look()
 
     async def look(self) -> None:
-        suspects = self._long_open()
+        suspects = await in_slices(self._long_open())
         if not suspects:
             return
         leaders = self._state_leaders()
@@ -75,11 +76,22 @@ class HangingTransactions:
         for suspect in suspects:
             await self._abort(suspect)
 
-    def _long_open(self) -> set[Open]:
+    def _long_open(self) -> Work[set[Open]]:
+        """In turns: a partition may have a hundred thousand open transactions."""
         now_ms = self._services.runtime.clock.monotonic_ns() // 1_000_000
-        found = set(_open_transactions(self._services))
-        self._seen_ms = {each: self._seen_ms.get(each, now_ms) for each in found}
-        return {each for each in found if now_ms - self._seen_ms[each] >= OPEN_MS_MIN}
+        seen_ms: dict[Open, int] = {}
+        suspects: set[Open] = set()
+        for replica in [each for each in self._services.replicas.all() if each.is_leader]:
+            for producer_id in replica.log.producers.in_transaction():
+                yield 1
+                found = _open_of(replica, producer_id)
+                if found is None:
+                    continue  # it has ended meanwhile
+                since_ms = seen_ms[found] = self._seen_ms.get(found, now_ms)
+                if now_ms - since_ms >= OPEN_MS_MIN:
+                    suspects.add(found)
+        self._seen_ms = seen_ms
+        return suspects
 
     def _state_leaders(self) -> list[tuple[int, int]] | None:
         """Leader and leader epoch of each partition of the state topic; None while one has no leader."""
@@ -130,10 +142,10 @@ class HangingTransactions:
 
     async def _abort(self, suspect: Open) -> None:
         replica = _replica_of(suspect, self._services)
-        producer = None if replica is None else replica.log.producers.producers.get(suspect.producer_id)
         # No await between this look and the append: the producer may have begun its next transaction here.
-        if producer is None or suspect not in set(_open_in(replica)):
+        if replica is None or _open_of(replica, suspect.producer_id) != suspect:
             return
+        producer = replica.log.producers.producers[suspect.producer_id]
         marker = WritableTxnMarker(
             producer_id=suspect.producer_id,
             producer_epoch=suspect.producer_epoch,
@@ -171,25 +183,19 @@ def _part_of(suspects: set[Open], told: list[tuple[int, frozenset[TopicPartition
     }
 
 
-def _open_transactions(services: Services) -> list[Open]:
-    return [found for replica in services.replicas.all() if replica.is_leader for found in _open_in(replica)]
-
-
-def _open_in(replica: Replica | None) -> list[Open]:
-    if replica is None:
-        return []
+def _open_of(replica: Replica, producer_id: int) -> Open | None:
     known = replica.log
-    return [
-        Open(
-            known.topic,
-            known.partition,
-            producer_id,
-            producer.epoch,
-            producer.transaction_first_offset,
-            producer.batches[-1].last_offset if producer.batches else -1,
-        )
-        for producer_id, producer in known.producers.open_transactions()
-    ]
+    producer = known.producers.producers.get(producer_id)
+    if producer is None or producer.transaction_first_offset < 0:
+        return None
+    return Open(
+        known.topic,
+        known.partition,
+        producer_id,
+        producer.epoch,
+        producer.transaction_first_offset,
+        producer.batches[-1].last_offset if producer.batches else -1,
+    )
 
 
 def _replica_of(suspect: Open, services: Services) -> Replica | None:

@@ -15,6 +15,7 @@ from functools import partial
 from chronik.runtime.buggify import FORCED_CHECKPOINT
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, Lane
+from chronik.runtime.pieces import in_slices
 from chronik.storage import compaction, retention
 from chronik.storage.capture import Capture
 from chronik.storage.checkpointer import Checkpointer
@@ -91,7 +92,9 @@ class Maintenance:
             if log.deleted or log.damage is not None:
                 continue
             expiration_ms = self._config.producer_id_expiration_ms
-            log.producers.expire(judged_at(expiration_ms), expiration_ms)
+            await in_slices(log.producers.expiring(judged_at(expiration_ms), expiration_ms))
+            if log.deleted:
+                continue
             now_ms = judged_at(log.config.retention_ms)
             with self._reported(log, "read to find out how old it is"):
                 await retention.prove(log, now_ms, self._lane)

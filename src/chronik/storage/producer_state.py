@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from chronik.runtime.invariants import broken, check
-from chronik.runtime.pieces import Work, at_once
+from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, at_once
 from chronik.storage.errors import (
     CoordinatorFenced,
     InvalidProducerEpoch,
@@ -321,9 +321,9 @@ class ProducerState:
         check(stable <= offset + 1, "16 the stable offset passes no marker", marker=offset, stable=stable)
         return AbortedTransaction(producer_id, first_offset, offset, stable)
 
-    def open_transactions(self) -> list[tuple[int, Producer]]:
-        """Producers with an open transaction, by id."""
-        return [(producer_id, self.producers[producer_id]) for producer_id in self._open]
+    def in_transaction(self) -> list[int]:
+        """The producers with an open transaction, the oldest transaction first."""
+        return list(self._open)
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Below it every transaction is decided, and every decision is itself below the high watermark."""
@@ -378,20 +378,25 @@ class ProducerState:
         self._ended[at : at + 1] = [] if first_offset is None else [(first_offset, marker_offset)]
         self._index_ended()
 
-    def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Drops producers that were silent for this long.
+    def expiring(self, now_ms: int, expiration_ms: int) -> Work[None]:
+        """Drops producers that were silent for this long, in turns.
 
         Silence is measured between calls, not by records' timestamps: those of a backfill are old when they arrive, and
         a producer that is dropped immediately could write a batch twice.
         """
-        self._before = None
         limit_ms = now_ms - expiration_ms
-        for producer_id, producer in list(self.producers.items()):
+        for number, producer_id in enumerate(list(self.producers)):
+            if number % ITEMS_PER_PIECE == ITEMS_PER_PIECE - 1:
+                yield 1
+            producer = self.producers.get(producer_id)
+            if producer is None:
+                continue  # a cut has removed it meanwhile
             if producer.silent_since_ms < 0:
                 producer.silent_since_ms = now_ms
             elif producer.silent_since_ms < limit_ms and producer.transaction_first_offset < 0:
                 if producer_id in self._open:
                     broken("14 a producer with an open transaction is not forgotten", producer=producer_id)
+                self._before = None
                 del self.producers[producer_id]
         self.guards.expire(now_ms, limit_ms)
 

@@ -101,7 +101,7 @@ def a_commit_is_confirmed_whatever_the_outcome_was(monkeypatch: pytest.MonkeyPat
 
 def requests_on_older_connections_are_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without epoch bump all transactions of a producer look the same to them, as in Kafka."""
-    monkeypatch.setattr(coordinator, "_is_late", lambda known, connection: False)
+    monkeypatch.setattr(coordinator, "_is_late", lambda known, producer, connection: False)
 
 
 def a_fence_that_was_not_written_raises_the_epoch_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,3 +63,19 @@ def test_a_producer_that_takes_over_may_have_an_older_connection() -> None:
         assert await requests_on(world, standby, OLD) == (ErrorCode.INVALID_TXN_STATE,) * 2
 
     play(story)
+
+
+def test_a_producer_that_was_replaced_is_told_so_on_its_older_connection() -> None:
+    """It hung, so its connection is older than that of its successor. A client that hears INVALID_TXN_STATE may regard
+    that as a mistake of the broker, and try again with a new epoch, which fences the successor."""
+
+    async def story(world: World) -> None:
+        first = await world.init()
+        assert await requests_on(world, first, OLD) == (NONE, NONE)
+        world.markers.finish()
+        successor = await world.init()
+        assert await requests_on(world, successor, NEW) == (NONE, NONE)
+        world.markers.finish()
+        assert await requests_on(world, first, OLD) == (ErrorCode.PRODUCER_FENCED,) * 2
+
+    play(story)

@@ -170,7 +170,7 @@ class TransactionCoordinator:
             return transitions.verify_partitions(current, producer, asked)
 
         def decide(known: Known, new_id: int | None) -> Outcome:
-            if _is_late(known, connection):
+            if _is_late(known, producer, connection):
                 return ErrorCode.INVALID_TXN_STATE
             return transitions.add_partitions(
                 known.current,
@@ -208,7 +208,7 @@ class TransactionCoordinator:
         def decide(known: Known, new_id: int | None) -> Outcome:
             now_ms = self._clock.wall_ms()
             if not has_epoch_bump:
-                if _is_late(known, connection):
+                if _is_late(known, producer, connection):
                     return ErrorCode.INVALID_TXN_STATE
                 return transitions.end_with_same_epoch(
                     known.current, producer, commits=commits, is_pending=known.is_pending, now_ms=now_ms
@@ -374,15 +374,17 @@ class _Written(NamedTuple):
     settled: asyncio.Future[ErrorCode]
 
 
-def _is_late(known: Known, connection: int) -> bool:
+def _is_late(known: Known, producer: Producer, connection: int) -> bool:
     """Whether a request of a producer without epoch bump comes from its past.
 
     Its transactions all have the same epoch, so a request that was delayed in the network would end, or extend, a later
     transaction than it was meant for. A client has one connection to its coordinator, and opens a new one only after it
     has given up the one before. So a request on an older connection than one that was served since is late. A producer
     with a new epoch may have an older connection than the one that it replaces, for example if it waited to take over.
+    A producer with an older epoch is fenced, which its client has to hear.
     """
-    return 0 < connection < known.connection
+    is_present = known.current is not None and known.current.producer == producer
+    return is_present and 0 < connection < known.connection
 
 
 def _resolve(future: asyncio.Future[ErrorCode], error: ErrorCode) -> None:
