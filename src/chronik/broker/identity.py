@@ -142,6 +142,21 @@ def renew_directory_id(runtime: Runtime, directory: str) -> Identity | None:
 
     None if the directory has no identity yet: it gets a new id with its first start anyway.
     """
+    found = _identity_of_any(runtime, directory)
+    if found is None:
+        return None
+    renewed = found._replace(directory_id=runtime.randomness.bytes(ID_BYTES))
+    runtime.disk.replace_file(f"{directory}/{FILE}", renewed.encode())
+    return renewed
+
+
+def directory_id_of(runtime: Runtime, directory: str) -> bytes:
+    """Whichever node the directory belongs to. Empty if it has no identity yet."""
+    found = _identity_of_any(runtime, directory)
+    return b"" if found is None else found.directory_id
+
+
+def _identity_of_any(runtime: Runtime, directory: str) -> Identity | None:
     path = f"{directory}/{FILE}"
     if not runtime.disk.exists(path):
         return None
@@ -149,6 +164,4 @@ def renew_directory_id(runtime: Runtime, directory: str) -> Identity | None:
     found = read_identity(runtime, directory, int(node_id)) if node_id.isdigit() else None
     if found is None:
         raise CannotStart(f"{path} names no node: restore it first")
-    renewed = found._replace(directory_id=runtime.randomness.bytes(16))
-    runtime.disk.replace_file(path, renewed.encode())
-    return renewed
+    return found

@@ -202,6 +202,7 @@ class Node:
         identity = settle_identity(
             runtime, settings.log_dir, opened.identity, node_id=self.node_id, cluster_id=self.store.image.cluster_id
         )
+        await self.logs.belong_to(identity.directory_id)
         if self.quorum is not None:
             self.store.found_at(quorum_address(settings, self.quorum.address.port))
         self.following.begin()

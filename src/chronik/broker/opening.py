@@ -76,6 +76,7 @@ async def open_data(base: NodeBase, raft_config: RaftConfig) -> Opened:
         base.stop_broken,
         is_used=is_used,
         now_ms=runtime.clock.wall_ms(),
+        owner=identity.directory_id if identity is not None and is_used else b"",
     )
     closers.push_async_callback(logs.close)
     scrubber = Scrubber(logs, runtime.disk, runtime.clock, settings.scrub_interval_ms)

@@ -136,7 +136,7 @@ def repair(
         table or json; default: table.
     """
     from chronik.broker.errors import CannotStart
-    from chronik.broker.identity import renew_directory_id
+    from chronik.broker.identity import directory_id_of, renew_directory_id
     from chronik.runtime.errors import RuntimeFault
     from chronik.runtime.real import real_runtime
     from chronik.storage.repair import is_whole
@@ -147,7 +147,11 @@ def repair(
     if not (directory / "meta.properties").exists() and not (directory / "journal").exists():
         raise Misused(f"{directory} is not the data directory of a node: it has neither meta.properties nor journal")
     runtime = real_runtime()
-    if not force and is_whole(runtime.disk, str(directory)):
+    try:
+        owner = directory_id_of(runtime, str(directory))
+    except CannotStart as error:
+        raise CommandFailed(f"{directory} was not repaired: {error}") from error
+    if not force and is_whole(runtime.disk, str(directory), owner):
         print(
             f"{directory} has all its files. Nothing was changed; start the node. Use --force to rebuild it anyway.",
             file=sys.stderr,
@@ -156,7 +160,7 @@ def repair(
     rows: list[Row] = []
     with progress(f"rebuilding {directory}"):
         try:
-            rebuild(runtime.disk, str(directory), lambda rebuilt: rows.append(_row(rebuilt)))
+            rebuild(runtime.disk, str(directory), lambda rebuilt: rows.append(_row(rebuilt)), owner)
             renew_directory_id(runtime, str(directory))
         except (RuntimeFault, CannotStart, OSError) as error:
             raise CommandFailed(f"{directory} was not repaired: {error}") from error

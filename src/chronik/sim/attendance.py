@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from chronik.broker.errors import BrokerError, CannotStart
-from chronik.broker.identity import renew_directory_id
+from chronik.broker.identity import directory_id_of, renew_directory_id
 from chronik.runtime.errors import RuntimeFault
 from chronik.sim.cluster import RESTART_MS, SimCluster, SimMachine
 from chronik.sim.losses import DATA
@@ -34,7 +34,7 @@ def _repair(machine: SimMachine) -> None:
     """Like `chronik storage repair`. If it cannot read something it fails, and the node is no worse than before."""
     runtime = machine.offline_runtime()
     try:
-        repair(runtime.disk, DATA)
+        repair(runtime.disk, DATA, owner=directory_id_of(runtime, DATA))
         renew_directory_id(runtime, DATA)
     except (StorageError, BrokerError, RuntimeFault, OSError) as fault:
         machine.world.note("operator", f"cannot repair {machine}: {type(fault).__name__}: {fault}")

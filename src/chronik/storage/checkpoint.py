@@ -6,14 +6,15 @@ void, but for logs with KEPT: everything in them is in the segments. Pure functi
     chronik checkpoint 1 CRC32C
     journal NUMBER
     TOPIC PARTITION TOPIC_ID SEGMENT POSITION OFFSET START COMPACTED EPOCHS PRODUCERS BASES SPARSE NAMED KEPT DIGEST
-        ABORTED
+        ABORTED [OWNER]
 
 BASES are the base offsets of all segments up to SEGMENT, and "-" for a log that may be compacted: compaction joins
 segments without a checkpoint. Below SPARSE offsets may be missing, because this or another replica was compacted. NAMED
 is 1 when the directory's partition.metadata is durable. KEPT is the first journal that holds records of a log whose own
 directory is elsewhere: they are put into its segments when it is back; else "-". DIGEST is that of SEGMENT's batches
 below POSITION, or "-". ABORTED lists the base offsets of segments with an index of aborted
-transactions, each with its number of entries, as BASE:COUNT. In an older release a line ends before BASES, KEPT, DIGEST
+transactions, each with its number of entries, as BASE:COUNT. OWNER is the id of the data directory; it stands in the
+first line that has all other columns, and nowhere else. In an older release a line ends before BASES, KEPT, DIGEST
 or ABORTED, and the aborted transactions stand in PRODUCERS.
 """
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from chronik.storage.log import Log
 
 TITLE = "chronik checkpoint 1"
+COLUMNS = 16  # without OWNER
 TEXT_BYTES = 3 << 14  # that become text at once; of three bytes four letters are made, without padding
 
 
@@ -161,9 +163,21 @@ def _number(field: list[str]) -> int | None:
     return None if field in ([], ["-"]) else int(field[0])
 
 
-def encode(journal: int, lines: list[str]) -> bytes:
+def encode(journal: int, lines: list[str], owner: bytes = b"") -> bytes:
+    if owner:
+        at = next((at for at, line in enumerate(lines) if line.count(" ") == COLUMNS - 1), None)
+        if at is not None:
+            lines = [*lines[:at], f"{lines[at]} {owner.hex()}", *lines[at + 1 :]]
     body = "\n".join([f"journal {journal}", *lines, ""]).encode()
     return f"{TITLE} {crc32c(body):08x}\n".encode() + body
+
+
+def owner_in(data: bytes) -> bytes | None:
+    """The id of the directory that a checkpoint says it is of. None without logs, and of an older release's."""
+    for line in data.split(b"\n"):
+        if line.count(b" ") == COLUMNS:
+            return bytes.fromhex(line.rpartition(b" ")[2].decode())
+    return None
 
 
 def decode(path: str, data: bytes) -> tuple[int, list[LogPoint]]:

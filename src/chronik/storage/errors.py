@@ -13,6 +13,7 @@ StorageError
 from __future__ import annotations
 
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.uuids import uuid_text
 
 
 class StorageError(Exception):
@@ -108,6 +109,17 @@ class DataMissing(CannotRecover):
         super().__init__(
             f"{directory}/{name} is not what this node wrote ({reason}): restore it, or run "
             f"`chronik storage repair {directory}` to keep what the segments hold and copy the rest from other nodes"
+        )
+
+
+class ForeignFile(CannotRecover):
+    """A journal or checkpoint of another node, or of this directory before it was repaired."""
+
+    def __init__(self, path: str, found: bytes, expected: bytes) -> None:
+        super().__init__(
+            f"{path} was written for the data directory with the id {uuid_text(found)}, not for this one with "
+            f"{uuid_text(expected)}: put back the file that was here, or run `chronik storage repair` to keep what the "
+            "segments hold and copy the rest from other nodes"
         )
 
 

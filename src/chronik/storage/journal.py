@@ -26,7 +26,7 @@ from chronik.runtime.units import OCTAVES, US_PER_S
 from chronik.storage.capture import Capture, syncs_of
 from chronik.storage.commit_delay import CommitDelay
 from chronik.storage.errors import CorruptSegment, LogFull, StorageFailed
-from chronik.storage.journal_format import RecordKind, declaration, frame, mark, record_header
+from chronik.storage.journal_format import RecordKind, declaration, frame, mark, ownership, record_header
 
 if TYPE_CHECKING:
     from chronik.storage.log import Log
@@ -41,6 +41,7 @@ def journal_path(directory: str, number: int) -> str:
 class Journal:
     """`failed` is None until a sync fails; `on_failure` is called once then.
 
+    `owner` is the id of the data directory, empty until it has one. It is written into each file before anything else.
     `promise` is called with the number of each new file, before anything is written to it, and returns when it is
     durable that this file must exist.
     """
@@ -52,7 +53,9 @@ class Journal:
         number: int,
         on_failure: Callable[[StorageFailed], None],
         promise: Callable[[int], None] = lambda number: None,
+        owner: bytes = b"",
     ) -> None:
+        self.owner = owner
         self.directory = directory
         self.number = number
         self.failed: StorageFailed | None = None
@@ -70,6 +73,7 @@ class Journal:
         self._file = self._create(number)
         self._handles: dict[Log, int] = {}  # handles of the logs declared in this file
         self._handle_next = 0
+        self._names_owner = False  # the active file does
         self._gathering: dict[Log, None] = {}
         self._gathered: asyncio.Future[None] | None = None  # for the next round
         self._commit_delay = CommitDelay(self._loop, self._start)
@@ -335,12 +339,17 @@ class Journal:
         position = self._written_bytes
         if self._synced_bytes > position:
             broken("21 what was synced was written before", synced=self._synced_bytes, position=position)
+        names_owner = not self._names_owner and self.owner != b""
+        if names_owner:
+            parts = [ownership(self._handle_next, self.owner), *parts]
+            self._handle_next += 1
         try:
             self._file.append(frame(parts, position, self._synced_bytes))
         except OSError as error:
             raise self.fail(error) from error
         finally:
             self._written_bytes = self._file.size_bytes()  # includes a partial write on a full disk
+        self._names_owner = self._names_owner or names_owner
 
     def _create(self, number: int) -> File:
         file = self._disk.create_ahead(journal_path(self.directory, number), AHEAD_BYTES)
@@ -367,6 +376,7 @@ class Journal:
         )
         self._handles.clear()
         self._handle_next = 0
+        self._names_owner = False
         self._written_bytes = self._synced_bytes = self._syncing_bytes = 0
         switched.set_result(None)
 

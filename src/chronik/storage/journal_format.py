@@ -9,6 +9,9 @@ disk when the frame was written, which tells a torn tail (cut it) from damage to
     record  kind u8, handle u32, segment i64, position i64, offset i64, data_bytes u32, data
 A handle stands for a log within one journal file; DECLARE introduces it. The position is what keeps a copy of a journal
 that somebody sends as records from being taken for frames of this one.
+
+The first frame also names the data directory whose journal this is: a declaration of partition OWNER, with the
+directory's id in place of the topic's, and its DROP, so that an older release sees a deleted log.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ FRAME_CHECKED = struct.Struct(">QIQ")  # position, and what the checksum covers 
 RECORD = struct.Struct(">BIqqqI")
 DIGEST = struct.Struct(">I")
 IDENTITY = struct.Struct(">16si")
+OWNER = -1  # partition of the declaration that names a directory instead of a log
 
 
 class RecordKind(IntEnum):
@@ -80,6 +84,10 @@ def digest_of(mark: JournalRecord) -> int | None:
 def declaration(handle: int, topic_id: bytes, partition: int, topic: str) -> bytes:
     data = IDENTITY.pack(topic_id, partition) + topic.encode()
     return RECORD.pack(RecordKind.DECLARE, handle, 0, 0, 0, len(data)) + data
+
+
+def ownership(handle: int, directory_id: bytes) -> bytes:
+    return declaration(handle, directory_id, OWNER, "") + record_header(RecordKind.DROP, handle, 0, 0, 0, 0)
 
 
 def identity(data: bytes | memoryview) -> tuple[str, bytes, int]:

@@ -25,7 +25,7 @@ from chronik.storage.checkpoint import LogPoint
 from chronik.storage.checkpointer import Checkpointer
 from chronik.storage.config import LogConfig, LogsConfig
 from chronik.storage.deletions import Deletions
-from chronik.storage.errors import DataMissing, ForeignDirectory, LogFull, StorageFailed
+from chronik.storage.errors import DataMissing, ForeignDirectory, ForeignFile, LogFull, StorageFailed
 from chronik.storage.journal import Journal, journal_path
 from chronik.storage.log import Log
 from chronik.storage.maintenance import Maintenance
@@ -68,6 +68,7 @@ class Logs:
             disk, config, self._logs, journal, lane, self._checkpointer, self._deletions, reserve
         )
         self._maintaining = asyncio.Lock()
+        self._owners: set[bytes | None] = set()  # ids of directories that name the files that were found
 
     @classmethod
     async def open(
@@ -79,9 +80,11 @@ class Logs:
         *,
         is_used: bool = False,
         now_ms: int = 0,
+        owner: bytes = b"",
     ) -> Logs:
         """`now_ms` is the wall time, from which strays are kept. `is_used` says that a release with manifests has kept
-        logs here before, so there must be one.
+        logs here before, so there must be one. `owner` is the id of the directory; if it has none yet, `belong_to`
+        follows.
 
         Raises CannotRecover, and changes nothing, when a file that says what was acknowledged is missing or damaged.
         """
@@ -89,7 +92,7 @@ class Logs:
         disk.make_directory(directory)
         disk.lock(f"{directory}/.lock")
         try:
-            return cls._open(runtime, directory, config, on_failure, is_used=is_used, now_ms=now_ms)
+            return cls._open(runtime, directory, config, on_failure, is_used=is_used, now_ms=now_ms, owner=owner)
         except Exception:
             disk.unlock(f"{directory}/.lock")
             raise
@@ -104,13 +107,18 @@ class Logs:
         *,
         is_used: bool,
         now_ms: int,
+        owner: bytes,
     ) -> Logs:
         disk = runtime.disk
         journals = f"{directory}/journal"
-        found, points = None, list[LogPoint]()
+        found, points, named = None, list[LogPoint](), None
         if disk.exists(f"{directory}/checkpoint"):
             path = f"{directory}/checkpoint"
-            found, points = checkpoint.decode(path, disk.read_file(path))
+            data = disk.read_file(path)
+            found, points = checkpoint.decode(path, data)
+            named = checkpoint.owner_in(data)
+            if owner and named is not None and named != owner:
+                raise ForeignFile(path, named, owner)
         first = found or 0
         numbers = [int(name[:20]) for name in disk.list(journals) if name.endswith(".journal")]
         promised = found_manifest = _read_manifest(disk, directory, is_used=is_used)
@@ -128,16 +136,17 @@ class Logs:
             file = disk.open(path)
             file.write_again(0, len(data))
             file.sync()
-        gathered = recovery.gather(points, contents, first)
+        gathered = recovery.gather(points, contents, first, owner)
         reserve = Reserve(disk, directory)
         manifest_writer = ManifestWriter(disk, directory, first, reserve)
         number = max([first, *[number + 1 for number in numbers]])
-        journal = Journal(disk, journals, number, on_failure, manifest_writer.journal_begun)
+        journal = Journal(disk, journals, number, on_failure, manifest_writer.journal_begun, owner)
         logs = cls(runtime, directory, config, journal, manifest_writer, reserve)
         written = [number for number, end in gathered.ends.items() if end]
         logs.older_release_wrote = found_manifest is not None and manifest.is_outdated(
             found_manifest, checkpoint=found, written=written
         )
+        logs._owners = gathered.owners | {named}
         logs._restore(gathered, now_ms)
         logs._checkpointer.is_due = bool(contents)
         return logs
@@ -270,6 +279,16 @@ class Logs:
             except OSError as error:
                 logger.error("maintenance of %s failed and will be retried: %s", self.directory, error)
                 self._checkpointer.soon()
+
+    async def belong_to(self, directory_id: bytes) -> None:
+        """From now on, journals and checkpoint name the directory by this id.
+
+        A directory gets a new id if its identity was removed. The files that name the old one are then replaced at
+        once: the next start would refuse them.
+        """
+        self._journal.owner = directory_id
+        if self._owners - {None, directory_id}:
+            await self.checkpoint()
 
     async def checkpoint(self) -> None:
         """Syncs every segment, writes a checkpoint, and removes older journals."""

@@ -31,8 +31,8 @@ from chronik.storage import partition_metadata
 from chronik.storage.checkpoint import LogPoint
 from chronik.storage.compaction import finish_swaps
 from chronik.storage.config import FOREVER
-from chronik.storage.errors import CorruptJournal, CorruptSegment, ForeignDirectory
-from chronik.storage.journal_format import Frame, JournalRecord, RecordKind, digest_of, identity, read_frames
+from chronik.storage.errors import CorruptJournal, CorruptSegment, ForeignDirectory, ForeignFile
+from chronik.storage.journal_format import OWNER, Frame, JournalRecord, RecordKind, digest_of, identity, read_frames
 from chronik.storage.leader_epochs import LeaderEpochs
 from chronik.storage.log import Log
 from chronik.storage.producer_state import ProducerState, aborted_in
@@ -140,22 +140,42 @@ class Gathered(NamedTuple):
     known: dict[LogKey, KnownLog]
     first: int  # number of the first journal that the checkpoint does not cover
     ends: dict[int, int]  # by number of a journal: where its whole frames end
+    owners: set[bytes | None]  # the directories that the journals name
 
 
-def gather(points: Iterable[LogPoint], journals: Mapping[int, tuple[str, bytes]], first: int) -> Gathered:
+def gather(
+    points: Iterable[LogPoint], journals: Mapping[int, tuple[str, bytes]], first: int, owner: bytes = b""
+) -> Gathered:
     """Folds the journals, given by number as (path, content), into the checkpoint.
+
+    Raises ForeignFile if one names another directory than `owner`; without an owner, all are taken.
 
     Journals below `first` are applied only to logs whose line in the checkpoint says that they need them.
     """
     known = {(point.topic_id, point.partition): KnownLog.at(point) for point in points}
-    ends = {}
+    ends, owners = dict[int, int](), set[bytes | None]()
     for number, (path, data) in sorted(journals.items()):
         frames, torn = read_frames(memoryview(data))
         if torn.damaged:
             raise CorruptJournal(path, torn.position)
+        named = owner_in(frames)
+        if owner and named is not None and named != owner:
+            raise ForeignFile(path, named, owner)
+        owners.add(named)
         _apply(known, frames, number, path, first)
         ends[number] = torn.position
-    return Gathered(known, first, ends)
+    return Gathered(known, first, ends, owners)
+
+
+def owner_in(frames: list[Frame]) -> bytes | None:
+    """The id of the directory that the journal says it is of. None of an older release's."""
+    for frame in frames:
+        for record in frame.records:
+            if record.kind == RecordKind.DECLARE:
+                _, directory_id, partition = identity(record.data)
+                if partition == OWNER:
+                    return directory_id
+    return None
 
 
 def _apply(known: dict[LogKey, KnownLog], frames: list[Frame], number: int, path: str, first: int) -> None:
@@ -165,7 +185,9 @@ def _apply(known: dict[LogKey, KnownLog], frames: list[Frame], number: int, path
             if record.kind == RecordKind.DECLARE:
                 topic, topic_id, partition = identity(record.data)
                 log = known.get((topic_id, partition))
-                if number < first and (log is None or not log.needs(number)):
+                if partition == OWNER:
+                    log = KnownLog(topic, topic_id, partition)  # discarded: it is none
+                elif number < first and (log is None or not log.needs(number)):
                     log = KnownLog(topic, topic_id, partition)  # discarded: nothing needs this old journal for it
                 elif log is None or log.dropped:
                     log = known[topic_id, partition] = KnownLog(topic, topic_id, partition)

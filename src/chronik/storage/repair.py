@@ -47,32 +47,43 @@ class Rebuilt(NamedTuple):
     damaged_count: int  # batches whose checksum does not hold
 
 
-def is_whole(disk: Disk, directory: str) -> bool:
-    """Whether recovery has all that it needs there. Changes nothing."""
+def is_whole(disk: Disk, directory: str, owner: bytes = b"") -> bool:
+    """Whether recovery has all that it needs there. Changes nothing. `owner` is the directory's id, if it has one."""
     journals = f"{directory}/journal"
     numbers = [int(name[:20]) for name in disk.list(journals) if name.endswith(".journal")]
     try:
         path = f"{directory}/{manifest.FILE}"
         promised = Manifest.decode(path, disk.read_file(path))
         path = f"{directory}/checkpoint"
-        found, points = checkpoint.decode(path, disk.read_file(path)) if disk.exists(path) else (None, [])
+        data = disk.read_file(path) if disk.exists(path) else b""
+        found, points = checkpoint.decode(path, data) if data else (None, [])
+        if owner and checkpoint.owner_in(data) not in (None, owner):
+            return False
         manifest.require_all(directory, promised, checkpoint=found, journals=numbers)
         first = found or 0
         paths = {number: journal_path(journals, number) for number in numbers if number >= first}
         contents = {number: (path, disk.read_file(path)) for number, path in paths.items()}
-        recovery.gather(points, contents, first)
+        recovery.gather(points, contents, first, owner)
     except (CannotRecover, FileNotFoundError):
         return False
     return True
 
 
-def repair(disk: Disk, directory: str, on_rebuilt: Callable[[Rebuilt], None] = lambda rebuilt: None) -> list[Rebuilt]:
-    """Takes the directory's lock, so that no node runs on it meanwhile. May be run again if it was interrupted."""
+def repair(
+    disk: Disk,
+    directory: str,
+    on_rebuilt: Callable[[Rebuilt], None] = lambda rebuilt: None,
+    owner: bytes = b"",
+) -> list[Rebuilt]:
+    """Takes the directory's lock, so that no node runs on it meanwhile. May be run again if it was interrupted.
+
+    `owner` is the directory's id, if it has one: journals and a checkpoint of another directory are not used.
+    """
     disk.make_directory(directory)
     disk.lock(f"{directory}/.lock")
     try:
-        first, known = _checkpointed(disk, directory)
-        pieces, number = _journaled(disk, f"{directory}/journal")
+        first, known = _checkpointed(disk, directory, owner)
+        pieces, number = _journaled(disk, f"{directory}/journal", owner)
         number = max(number, first, _promised(disk, directory))  # names of doomed directories count journals, too
         rebuilt: list[Rebuilt] = []
         lines: list[str] = []
@@ -88,15 +99,18 @@ def repair(disk: Disk, directory: str, on_rebuilt: Callable[[Rebuilt], None] = l
     return rebuilt
 
 
-def _checkpointed(disk: Disk, directory: str) -> tuple[int, dict[tuple[bytes, int], LogPoint]]:
+def _checkpointed(disk: Disk, directory: str, owner: bytes) -> tuple[int, dict[tuple[bytes, int], LogPoint]]:
     """The number of a journal, and what is known of each log; -1 and nothing if the file cannot be read."""
     path = f"{directory}/checkpoint"
     if not disk.exists(path):
         return -1, {}
     try:
-        first, points = checkpoint.decode(path, disk.read_file(path))
+        data = disk.read_file(path)
+        first, points = checkpoint.decode(path, data)
     except CannotRecover:
         return -1, {}
+    if owner and checkpoint.owner_in(data) not in (None, owner):
+        return first, {}
     return first, {(point.topic_id, point.partition): point for point in points}
 
 
@@ -111,12 +125,14 @@ def _promised(disk: Disk, directory: str) -> int:
         return -1
 
 
-def _journaled(disk: Disk, directory: str) -> tuple[dict[tuple[bytes, int], list[Piece]], int]:
+def _journaled(disk: Disk, directory: str, owner: bytes) -> tuple[dict[tuple[bytes, int], list[Piece]], int]:
     """What readable frames of all journals hold, in order, and the highest number of a journal."""
     pieces: dict[tuple[bytes, int], list[Piece]] = {}
     numbers = sorted(int(name[:20]) for name in disk.list(directory) if name.endswith(".journal"))
     for number in numbers:
         frames, _ = read_frames(memoryview(disk.read_file(journal_path(directory, number))))
+        if owner and recovery.owner_in(frames) not in (None, owner):
+            continue
         by_handle: dict[int, tuple[bytes, int]] = {}
         for record in [record for frame in frames for record in frame.records]:
             if record.kind == RecordKind.DECLARE:
