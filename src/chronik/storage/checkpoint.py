@@ -1,20 +1,20 @@
-"""The node's checkpoint: for each log how far its own files hold it, so that recovery need not look before that.
+"""The node's checkpoint: up to where each log's files are complete, so that recovery need not read before that.
 
 One text file for all logs, replaced as a whole, so that any number of logs costs one sync. Journals below `journal` are
-void, but for logs with KEPT: everything in them is in the segments. Pure functions.
+void, because the segments hold everything in them; logs with KEPT are the exception. Pure functions.
 
     chronik checkpoint 1 CRC32C
     journal NUMBER
     TOPIC PARTITION TOPIC_ID SEGMENT POSITION OFFSET START COMPACTED EPOCHS PRODUCERS BASES SPARSE NAMED KEPT DIGEST
         ABORTED
 
-BASES are the base offsets of all segments up to SEGMENT, and "-" for a log that may be compacted: compaction joins
-segments without a checkpoint. Below SPARSE offsets may be missing, because this or another replica was compacted. NAMED
-is 1 when the directory's partition.metadata is durable. KEPT is the first journal that holds records of a log whose own
-directory is elsewhere: they are put into its segments when it is back; else "-". DIGEST is that of SEGMENT's batches
-below POSITION, or "-". ABORTED lists the base offsets of segments with an index of aborted
-transactions, each with its number of entries, as BASE:COUNT. In an older release a line ends before BASES, KEPT, DIGEST
-or ABORTED, and the aborted transactions stand in PRODUCERS.
+BASES are the base offsets of all segments up to SEGMENT, or "-" for a log that may be compacted, because compaction
+merges segments without a checkpoint. Offsets below SPARSE may be missing, because this or another replica was
+compacted. NAMED is 1 if the directory's partition.metadata is durable. KEPT is the first journal with records of a log
+whose own directory is missing, or "-"; the records are written to its segments when the directory is restored. DIGEST
+covers SEGMENT's batches below POSITION, or is "-". ABORTED lists the segments with an index of aborted transactions, as
+BASE:COUNT with the base offset and the number of entries. In files of older releases a line ends before BASES, KEPT,
+DIGEST or ABORTED, and PRODUCERS holds the aborted transactions.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from chronik.storage.log import Log
 
 TITLE = "chronik checkpoint 1"
-TEXT_BYTES = 3 << 14  # that become text at once; of three bytes four letters are made, without padding
+TEXT_BYTES = 3 << 14  # converted to text at once; Base64 makes four letters of three bytes, so no padding is needed
 
 
 class LogPoint(NamedTuple):
-    """Below `offset`, which is at `position` of the segment that starts at `segment`, the log's files are synced."""
+    """The log's files are synced below `offset`, at `position` of the segment with the base offset `segment`."""
 
     topic: str
     partition: int
@@ -46,15 +46,16 @@ class LogPoint(NamedTuple):
     compacted_offset: int
     epochs: list[tuple[int, int]]
     producers: bytes  # a snapshot as of `offset`
-    bases: list[int] | None = None  # of the segments that there must be, unless they lie below the start; None: unknown
-    sparse_offset: int = 0  # below it offsets may be missing
-    is_named: bool = False  # the log's directory has its partition.metadata durably
-    kept_from: int | None = None  # the first journal below the checkpoint's that this log needs
-    digest: int | None = None  # of the batches below `position`
+    # Base offsets of the segments that must exist, unless they are below the log's start. None: unknown.
+    bases: list[int] | None = None
+    sparse_offset: int = 0  # below it, offsets may be missing
+    is_named: bool = False  # the log's directory durably has its partition.metadata
+    kept_from: int | None = None  # the first journal before the checkpoint's that this log needs
+    digest: int | None = None  # digest of the batches below `position`
     aborted: dict[int, int] | None = None  # entries by segment in indexes of aborted transactions; None: in `producers`
 
     def require_sound(self) -> None:
-        """Checks a point taken from a log. One that recovery reads again has no offset yet."""
+        """Checks a point that was taken from a log. The point of a log that recovery reads again has no offset yet."""
         check(
             0 <= self.start_offset <= self.offset,
             "10 a log does not start behind its end",
@@ -96,7 +97,7 @@ class LogPoint(NamedTuple):
         )
 
     def line(self, producers_text: str | None = None) -> str:
-        """`producers_text` is `as_text` of the producers, where that was computed elsewhere."""
+        """`producers_text` is `as_text` of the producers, if it was computed before."""
         epochs = ",".join([f"{epoch}:{start}" for epoch, start in self.epochs]) or "-"
         producers = as_text(self.producers) if producers_text is None else producers_text
         bases = "-" if self.bases is None else ",".join(map(str, self.bases))
@@ -135,13 +136,13 @@ class LogPoint(NamedTuple):
 
 
 def as_text(data: bytes) -> str:
-    """In Base64. Piece by piece, so that other threads get their turn."""
+    """Returns Base64, converted piece by piece so that other threads can run."""
     pieces = [b64encode(data[at : at + TEXT_BYTES]) for at in range(0, len(data), TEXT_BYTES)]
     return b"".join(pieces).decode() or "-"
 
 
 def state_of(log: Log) -> tuple[int, int, int, bool]:
-    """Changes with everything that a log's line holds."""
+    """A value that changes whenever the content of the log's line changes."""
     return log.generation, log.start_offset, log.end_offset, log.config.compacts
 
 
@@ -157,7 +158,7 @@ def _counts(field: list[str]) -> dict[int, int] | None:
 
 
 def _number(field: list[str]) -> int | None:
-    """Of a column that may be missing, or empty."""
+    """The number in a column that may be missing or empty."""
     return None if field in ([], ["-"]) else int(field[0])
 
 

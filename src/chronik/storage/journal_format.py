@@ -1,14 +1,14 @@
-"""The journal's bytes: frames of records, one frame a round. Pure functions.
+"""The format of the journal: frames of records, one frame per round. Pure functions.
 
 A frame is whole or void: its checksum covers everything in it. Only the last frames of a journal may be torn, because a
-round is synced before the next one is written; `synced_bytes` in each frame says how far the file was known to be on
-disk when the frame was written, which tells a torn tail (cut it) from damage to what had been acknowledged (report it).
+round is synced before the next one is written; `synced_bytes` in each frame is the size of the file that was known to
+be on disk when the frame was written. This distinguishes a torn tail, which is truncated, from damage to acknowledged
+data, which is reported.
 
-    frame   magic u32, crc32c u32 (of its own position in the file as u64 and of what follows), body_bytes u32,
-            synced_bytes u64, records
-    record  kind u8, handle u32, segment i64, position i64, offset i64, data_bytes u32, data
-A handle stands for a log within one journal file; DECLARE introduces it. The position is what keeps a copy of a journal
-that somebody sends as records from being taken for frames of this one.
+frame magic u32, crc32c u32 (of its own position in the file as u64 and of what follows), body_bytes u32, synced_bytes
+u64, records record kind u8, handle u32, segment i64, position i64, offset i64, data_bytes u32, data A handle stands for
+a log within one journal file; DECLARE introduces it. The checksum covers the position, so that a copy of a journal that
+a client sends as records is not mistaken for frames of this journal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from chronik.wire.checksums import crc32c
 MAGIC = 0x43484A31
 FRAME = struct.Struct(">IIIQ")
 POSITION = struct.Struct(">Q")
-FRAME_CHECKED = struct.Struct(">QIQ")  # position, and what the checksum covers of the header
+FRAME_CHECKED = struct.Struct(">QIQ")  # position, and the header fields that the checksum covers
 RECORD = struct.Struct(">BIqqqI")
 DIGEST = struct.Struct(">I")
 IDENTITY = struct.Struct(">16si")
@@ -31,15 +31,15 @@ IDENTITY = struct.Struct(">16si")
 
 class RecordKind(IntEnum):
     DECLARE = 1  # data: topic id, partition, topic name
-    BYTES = 2  # data: what stands at `position` of `segment`; afterwards the log is durable up to `offset`
+    BYTES = 2  # data: the bytes at `position` of `segment`; they make the log durable up to `offset`
     MARK = 3  # the log is durable up to `offset`, at `position` of `segment`, by the segments themselves; data: digest
     TRUNCATE = 4  # everything from `offset`, at `position` of `segment`, is void
     START = 5  # the log starts at `offset`
     DROP = 6  # the log was deleted
-    ROLL = 7  # `segment` was started: a file of the log's directory that no roll tells of is none of the log
-    GAP = 8  # the batch at `position` of `segment` begins at `offset`, which does not join the one before it
-    NAMED = 10  # the log's directory says durably whose it is
-    SET_ASIDE = 9  # the log is no longer one of this node, and its files are kept as a stray
+    ROLL = 7  # `segment` was started: a segment file in the log's directory without a ROLL does not belong to the log
+    GAP = 8  # the batch at `position` of `segment` begins at `offset`, which does not continue the previous one
+    NAMED = 10  # the log's directory durably names its partition
+    SET_ASIDE = 9  # the log no longer belongs to this node, and its files are kept as a stray
 
 
 class JournalRecord(NamedTuple):
