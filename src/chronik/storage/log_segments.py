@@ -154,7 +154,8 @@ class LogSegments:
         return segment
 
     def naming_file(self) -> File | None:
-        """The file that names the directory's partition. None without a directory or without space; then it is retried.
+        """The file that names the directory's partition. None without a directory; None without space, and then
+        retried.
         """
         if (
             not self.has_directory or self.damage is not None

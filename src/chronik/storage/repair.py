@@ -131,7 +131,7 @@ def _journaled(disk: Disk, directory: str) -> tuple[dict[tuple[bytes, int], list
 
 
 def _partitions(disk: Disk, directory: str) -> Iterator[PartitionName]:
-    """Partitions whose directory has the name that its metadata file says. Others were exchanged, and stay unchanged.
+    """Partitions whose directory has the name that its metadata file says. Others were exchanged; they stay unchanged.
     """
     for entry in disk.list(directory):
         found = partition_metadata.read(disk, f"{directory}/{entry}")

@@ -3,10 +3,10 @@
 A segment never decides when to roll, what is durable or what a reader may see; its log does. Its file is opened on
 first use.
 
-Positions: `durable_bytes` survive a power cut, because they are in the journal or this file was synced; `synced_bytes`
-survive because this file was synced. Data from an earlier process is verified at its first read (see `verification`).
-After a read that missed the page cache, the whole segment is verified again, because a disk can change data and memory
-does not. So a damaged batch is reported and never served.
+Positions: `durable_bytes` survive a power cut, by the journal or a sync of this file; `synced_bytes` by its sync alone.
+Data from an earlier process is verified at its first read (see `verification`). After a read that missed the page
+cache, the whole segment is verified again, because a disk can change data and memory does not. So a damaged batch is
+reported and never served.
 """
 
 from __future__ import annotations
