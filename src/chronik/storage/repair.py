@@ -131,8 +131,7 @@ def _journaled(disk: Disk, directory: str) -> tuple[dict[tuple[bytes, int], list
 
 
 def _partitions(disk: Disk, directory: str) -> Iterator[PartitionName]:
-    """Partitions whose directory has the name that its metadata file says. Others were exchanged; they stay unchanged.
-    """
+    """Partitions whose directory has the name in its metadata file. Directories that were exchanged are not changed."""
     for entry in disk.list(directory):
         found = partition_metadata.read(disk, f"{directory}/{entry}")
         if found is not None and entry == f"{found.topic}-{found.partition}":

@@ -1,12 +1,11 @@
 """One file of a log: consecutive record batches as received from the network, and their positions.
 
-A segment never decides when to roll, what is durable or what a reader may see; its log does. Its file is opened on
-first use.
+The log decides when to roll, what is durable and what a reader may see. The file is opened on first use.
 
 Positions: `durable_bytes` survive a power cut, by the journal or a sync of this file; `synced_bytes` by its sync alone.
 Data from an earlier process is verified at its first read (see `verification`). After a read that missed the page
 cache, the whole segment is verified again, because a disk can change data and memory does not. So a damaged batch is
-reported and never served.
+never served.
 """
 
 from __future__ import annotations
