@@ -1,9 +1,9 @@
 """FindCoordinator (key 10): returns the broker that coordinates a group or a transactional id.
 
 The coordinator of a key is the leader of the key's partition in the internal topic for its key type
-(`broker/coordinators.py`). The topic is created when first needed, with all the replicas
-it is configured to have or not at all: until enough brokers live the answer is COORDINATOR_NOT_AVAILABLE.
-Versions: v1 key_type; v4 many keys. Share groups have no coordinator here yet: their keys are answered INVALID_REQUEST.
+(`broker/coordinators.py`). The topic is created when it is first needed, and only with its configured replication
+factor: until enough brokers are live, the result is COORDINATOR_NOT_AVAILABLE. Versions: v1 key_type; v4 many keys.
+Share groups have no coordinator here: their keys get INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VERSION_MANY = 4
 
 
 def _unconfirmed(request: FindCoordinatorRequest, context: Context) -> Work[FindCoordinatorResponse]:
-    """No leader of the quorum can be reached, so nobody knows who the coordinator is now."""
+    """No quorum leader is reachable, so the current coordinators are unknown."""
     return _respond(request, context, lambda key: _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
 
@@ -79,7 +79,7 @@ def _respond(
 
 
 def _denial(key: str, key_type: int, context: Context) -> ErrorCode | None:
-    """Why the caller may not know this coordinator."""
+    """The error if the caller may not find this coordinator."""
     if key_type == GROUP_KEY and not context.allows(DESCRIBE, GROUP, key):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     if key_type == TRANSACTION_KEY and not context.allows(DESCRIBE, TRANSACTIONAL_ID, key):
