@@ -1,4 +1,4 @@
-"""The connections of a node: limits their number, and closes those that are idle or slow for too long.
+"""The connections of a node: limits their number, and closes idle and slow ones.
 
 A peer that does not read its responses is disconnected only when others need the memory.
 """

@@ -1,4 +1,4 @@
-"""The keys with which one listener verifies OAUTHBEARER tokens: read at the start, and again while the node runs.
+"""The keys that verify the OAUTHBEARER tokens of one listener: read at the start, and again while the node runs.
 
 They are read every sasl.oauthbearer.jwks.endpoint.refresh.ms, and earlier if a token names an unknown key: at most once
 in EARLY_PAUSE_MS, whatever clients send. Such a token is refused meanwhile, as in Kafka; the client's next attempt

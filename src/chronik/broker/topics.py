@@ -1,4 +1,4 @@
-"""Helpers with which handlers find topics by name or id, and replicas of this node."""
+"""Finds what a request names, for handlers: topics by name or id, and replicas of this node."""
 
 from __future__ import annotations
 

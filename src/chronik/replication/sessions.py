@@ -2,8 +2,8 @@
 
 A follower names a partition when it joins the session and whenever its position differs from what the leader last knew
 (KIP-227). The cost of a request depends on the partitions named or changed, not on the session's size: replicas report
-new data, and only those are examined. After sending records of a partition, the leader sends no more until the follower
-has reported its new position. A follower's offset counts for the high watermark only if leader, epoch and history agree
+new data, and only those are examined. After sending records of a partition, the leader waits until the follower has
+reported its new position. A follower's offset counts for the high watermark only if leader, epoch and history agree
 (KIP-101). If the image does not show yet that this node leads a partition, the partition waits for the next image; that
 is not an error.
 

@@ -84,8 +84,7 @@ class Segment:
         self.entry_synced = size_bytes > 0  # whether its name in the directory survives a power cut
         self.used = True  # used since the last `rest`
         self.on_damage: Callable[[CorruptSegment], None] | None = None  # called with all detected damage
-        # The largest timestamp of the records below `proven_bytes`. Headers do not prove it, because clients write
-        # them.
+        # The largest timestamp below `proven_bytes`. Headers do not prove it, because clients write them.
         self.proven_bytes = 0
         self.proven_ms = -1
         self.untimed_since_ms: int | None = None  # when retention first saw a record without a timestamp
