@@ -431,7 +431,8 @@ class RaftNode:
             if message.to == self._core.id:
                 broken("3 a node counts itself only after its own sync", kind=message.kind.name, term=message.term)
             if message.kind is MessageKind.TIMEOUT_NOW:
-                self._lease.revoke(self._core.term)  # before it is sent: it breaks the promises behind the lease
+                # Before it is sent: it breaks the promises on which the lease depends.
+                self._lease.revoke(self._core.term)
             self._transport.send(message.to, message)
         for read_state in ready.read_states:
             if not self._lease.confirmed(read_state.context):

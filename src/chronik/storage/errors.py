@@ -1,13 +1,10 @@
 """The errors of storage.
 
-StorageError
-  OffsetOutOfRange, RecordTooLarge, BatchTooLarge, InvalidRecord        the client's fault
-  OutOfOrderSequence, InvalidProducerEpoch, CoordinatorFenced,
-  InvalidTransactionState                                               a producer's state disagrees
-  LogFull                                                               no space, no descriptor; heals with some
-  CorruptSegment, ForeignDirectory                                      one log is damaged; other replicas may have it
-  DataMissing, CorruptJournal, CorruptCheckpoint, CorruptManifest       the node cannot know what it holds
-  StorageFailed                                                         a sync failed; the node must stop
+StorageError OffsetOutOfRange, RecordTooLarge, BatchTooLarge, InvalidRecord client error OutOfOrderSequence,
+InvalidProducerEpoch, CoordinatorFenced, InvalidTransactionState a producer's state disagrees LogFull no space or
+descriptor; retry when there is some CorruptSegment, ForeignDirectory one log is damaged; other replicas may have it
+DataMissing, CorruptJournal, CorruptCheckpoint, CorruptManifest the node cannot know what it has acknowledged
+StorageFailed a sync failed; the node must stop
 """
 
 from __future__ import annotations
@@ -78,7 +75,7 @@ class LogFull(StorageError):
 
 
 class CorruptSegment(StorageError):
-    """One log does not hold what it should from `offset` on. It is not served from there.
+    """One log lacks records that it should have from `offset` on. It is not served from there.
 
     If damaged bytes supplied the offset, it may be wrong; `lost_from` is always at or before the damage.
     """

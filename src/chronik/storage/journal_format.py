@@ -57,7 +57,7 @@ class Frame(NamedTuple):
 
 
 class Torn(NamedTuple):
-    """Where whole frames end, and whether that lies below what a later frame knew to be synced."""
+    """The end of the whole frames, and whether it is below the synced size that a later frame records."""
 
     position: int
     damaged: bool
@@ -72,7 +72,7 @@ def mark(handle: int, segment: int, position: int, offset: int, digest: int) -> 
 
 
 def digest_of(mark: JournalRecord) -> int | None:
-    """None of a mark of an older release, and of one that repeats what another said."""
+    """None for a mark of an older release, and for one that repeats an earlier one."""
     return int(DIGEST.unpack(mark.data)[0]) if mark.data else None
 
 
@@ -87,7 +87,7 @@ def identity(data: bytes | memoryview) -> tuple[str, bytes, int]:
 
 
 def frame(parts: Sequence[bytes | memoryview], position: int, synced_bytes: int) -> list[bytes | memoryview]:
-    """The frame around records given in parts, to be written at `position`. The parts are not copied."""
+    """The frame around these records, to be written at `position`. The parts are not copied."""
     body_bytes = 0
     for part in parts:
         body_bytes += len(part)
@@ -110,7 +110,7 @@ def read_frames(data: memoryview) -> tuple[list[Frame], Torn]:
 
 
 def _frame_at(data: memoryview, position: int) -> tuple[int, int] | None:
-    """(body_bytes, synced_bytes) of a whole frame there, else None."""
+    """(body_bytes, synced_bytes) of a whole frame at the position, else None."""
     if position + FRAME.size > len(data):
         return None
     magic, checksum, body_bytes, synced_bytes = FRAME.unpack_from(data, position)
@@ -122,7 +122,7 @@ def _frame_at(data: memoryview, position: int) -> tuple[int, int] | None:
 
 
 def _synced_past(data: memoryview, position: int) -> bool:
-    """Whether any whole frame behind `position` proves that the bytes at `position` had been synced."""
+    """Whether a whole frame after `position` proves that the bytes at `position` had been synced."""
     rest = bytes(data[position:])
     magic = MAGIC.to_bytes(4, "big")
     at = rest.find(magic)

@@ -1,4 +1,5 @@
-"""Rebuilds a data directory that lost its journal, checkpoint or manifest from its segments, while the node is stopped.
+"""Rebuilds a data directory from its segments after its journal, checkpoint or manifest was lost. The node must be
+stopped.
 
 Every partition ends with the last complete batch of its last segment. Bytes after that are moved to BASE.log.cut.
 Before that, bytes from readable journals are appended if they continue the segment. Damage inside a segment stays: the
