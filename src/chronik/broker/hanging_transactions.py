@@ -131,7 +131,7 @@ class HangingTransactions:
     async def _abort(self, suspect: Open) -> None:
         replica = _replica_of(suspect, self._services)
         producer = None if replica is None else replica.log.producers.producers.get(suspect.producer_id)
-        # No await between this check and the append: the producer may have begun its next transaction here.
+        # No await between this look and the append: the producer may have begun its next transaction here.
         if producer is None or suspect not in set(_open_in(replica)):
             return
         marker = WritableTxnMarker(

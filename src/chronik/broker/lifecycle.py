@@ -4,8 +4,8 @@ stops.
 A registered node is fenced until its own image shows the registration. After that, clients are directed to it as long
 as it sends heartbeats. A node whose epoch is no longer the newest was replaced or removed, and stops.
 
-A node that starts and is not a member of the quorum logs this and waits to be added. It is new, or was removed and
-started again, or its addition timed out and was reverted while it registered.
+A node that starts and is not a member of the quorum waits to be added, and says so. That is a new node, a removed node
+that was started again, or a node whose addition timed out and was taken back while it registered.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ check(HUGE_AT_ONCE * REQUEST_OBJECT_BYTES_MAX <= 64 * MIB, "23 what is not count
 AT_ONCE_BYTES = 8 * KIB  # a larger frame may hold thousands of elements, so it is decoded in slices
 BRIEF_OBJECT_BYTES_MAX = 16 * KIB  # objects that a larger frame is decoded into at once: about ten partitions
 
-HOST_SHARE = 2  # the frames of one address may use half of the memory budget
-KEPT_SHARE = 4  # fetch sessions may use a quarter of the budget, and so may the data of group members
+HOST_SHARE = 2  # frames of one address take half of the memory budget at most
+KEPT_SHARE = 4  # fetch sessions take a quarter of it at most, and so does what members of groups send
 
 HELD_BYTES_MAX = 4 * MIB  # finished responses behind one that waits; above it, no request is started
 UNSENT_BYTES_HIGH = (

@@ -53,7 +53,7 @@ class Services:
     memory: MemoryBudget
     turns: Turns
     peers: Peers  # requests to other nodes
-    transaction_partitions: TransactionPartitions  # requests to the coordinators of transactions
+    transaction_partitions: TransactionPartitions  # questions to the coordinators of transactions
     index_mending: IndexMending
     producer_connections: ProducerConnections  # of producers that commit offsets in transactions
     marker_connections: MarkerConnections  # of nodes that send transaction markers

@@ -227,8 +227,9 @@ class Journal:
             try:
                 self._write(parts)
             except DiskFull:
-                # The segments already have their space, so syncing them still works. Only declarations are lost: a log
-                # declared in an earlier file is not affected, and a new log had its note refused.
+                # The segments already have their space, so syncing them still works. Declarations are lost: a log
+                # declared
+                # in an earlier file survives that, and a new one had its note refused.
                 for capture in captures:
                     capture.sync_segments()
                 # Later records of those logs are preceded by new declarations.
@@ -244,7 +245,7 @@ class Journal:
                 if capture.by_sync:
                     files += capture.files()
                     directories += capture.directories()
-        except (LogFull, OSError) as error:  # an error raised here would reach no caller
+        except (LogFull, OSError) as error:  # no caller would get an error raised here
             self.fail(error)
             return
         self.round_count += 1
@@ -257,7 +258,7 @@ class Journal:
         syncing.add_done_callback(self._finished)
 
     def _capture(self, logs: dict[Log, None]) -> list[Capture]:
-        """Captures the new content of each log, and decides which logs to make durable by syncing their segments."""
+        """The new content of each log, and which logs to make durable by syncing their segments."""
         captures = []
         for log in logs:
             capture = log.capture()

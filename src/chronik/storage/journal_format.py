@@ -87,7 +87,7 @@ def identity(data: bytes | memoryview) -> tuple[str, bytes, int]:
 
 
 def frame(parts: Sequence[bytes | memoryview], position: int, synced_bytes: int) -> list[bytes | memoryview]:
-    """The frame around these records, to be written at `position`. The parts are not copied."""
+    """The frame around records given in parts, to be written at `position`. The parts are not copied."""
     body_bytes = 0
     for part in parts:
         body_bytes += len(part)

@@ -117,8 +117,8 @@ class Log(ReadableLog):
         """Assigns offsets and writes the batches, or raises and changes nothing. Returns the original offsets of a
         duplicate.
 
-        The caller has checked the batches. `verify` runs after the check of the sequence numbers. `guard` is the result
-        of `producers.guard_for`, and `transaction_version` is that of a marker's transaction.
+        The caller has checked the batches. `verify` is the check to run after the sequence numbers. `guard` is the
+        result of `producers.guard_for`, and `transaction_version` that of a marker's transaction.
         """
         if self._journal.failed is not None or self.damage is not None:
             raise self._journal.failed or self.damage or StorageError
@@ -126,7 +126,7 @@ class Log(ReadableLog):
         stamps_time = config.message_timestamp_type == "LogAppendTime"
         offset = first_offset = self.end_offset
         buffers: list[Buffer] = []
-        placed = []  # each batch, its position relative to the first, and the values that its segment notes
+        placed = []  # each batch, where it stands behind the position of the first, and what its segment notes of it
         size_bytes = 0
         for batch in batches:
             _, length_bytes, _, _, crc, _, last_offset_delta, _, timestamp_ms, producer_id, _, _, _, data = batch

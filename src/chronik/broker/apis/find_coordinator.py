@@ -1,9 +1,9 @@
 """FindCoordinator (key 10): returns the broker that coordinates a group or a transactional id.
 
 The coordinator of a key is the leader of the key's partition in the internal topic for its key type
-(`broker/coordinators.py`). The topic is created when it is first needed, and only with its configured replication
-factor: until enough brokers are live, the result is COORDINATOR_NOT_AVAILABLE. Versions: v1 key_type; v4 many keys.
-Share groups have no coordinator here: their keys get INVALID_REQUEST.
+(`broker/coordinators.py`). The topic is created when first needed, with all the replicas
+it is configured to have or not at all: until enough brokers live the answer is COORDINATOR_NOT_AVAILABLE.
+Versions: v1 key_type; v4 many keys. Share groups have no coordinator here yet: their keys are answered INVALID_REQUEST.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Charges a request to its caller's quotas, returns the throttle time, and does not read from the connection for that
 time.
 
-The response is sent at once, with `throttle_time_ms`; then the connection is muted. A fetch that exceeds its quota gets
-a response without records, which is not charged, and the client repeats it. Requests that only nodes send are not
-charged.
+The response leaves at once, with `throttle_time_ms`; then the connection is muted. A client that fetches more than its
+quota allows gets a response without records instead, which does not count, and fetches the same again. Requests that
+only nodes send are free.
 """
 
 from __future__ import annotations

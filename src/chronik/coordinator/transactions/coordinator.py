@@ -380,12 +380,12 @@ class _Written(NamedTuple):
 
 
 def _is_late(known: Known, connection: int) -> bool:
-    """Whether a request of a producer without epoch bump was delayed and is outdated.
+    """Whether a request of a producer without epoch bump comes from its past.
 
-    All its transactions have the same epoch, so a delayed request would end or extend a later transaction than
-    intended. A client has one connection to its coordinator, and opens a new one only after it has given up the
-    previous one. So a request is late if a request on a newer connection was served before it. A producer with a new
-    epoch may have an older connection than the producer that it replaces, for example if it waited to take over.
+    Its transactions all have the same epoch, so a request that was delayed in the network would end, or extend, a later
+    transaction than it was meant for. A client has one connection to its coordinator, and opens a new one only after it
+    has given up the one before. So a request on an older connection than one that was served since is late. A producer
+    with a new epoch may have an older connection than the one that it replaces, for example if it waited to take over.
     """
     return 0 < connection < known.connection
 
