@@ -2,9 +2,10 @@
 
 Clients behave as Kafka's do: join, sync, heartbeat, commit, leave, restart, give up on requests. The world checks these
 invariants:
+
   - a partition has one owner in a generation, however often the coordinator moved meanwhile;
-- an acknowledged offset, and an assignment that was sent, are in the committed part of the log at that moment;
-- an acknowledged offset is never lost, and an offset that is read was committed before;
+  - an acknowledged offset, and an assignment that was sent, are in the committed part of the log at that moment;
+  - an acknowledged offset is never lost, and an offset that is read was committed before;
   - the state of the coordinator is what the committed part of the log says, at any moment;
   - no request stays without an answer.
 """

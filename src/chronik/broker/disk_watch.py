@@ -8,8 +8,10 @@ would be acknowledged. When an operation has taken longer than `chronik.disk.han
 - transfers the quorum's leadership to another voter and does not campaign,
 - asks the controller to fence it, so that other replicas lead its partitions and no ISR waits for it,
 - closes its clients' connections and accepts no new ones, so that clients ask other nodes for the new leaders: a node
-  that cannot write the metadata only knows old leaders. All of this is reversed when the disk responds again. In a
-  cluster of one broker, the node only raises the alarm, because no other broker can take over.
+  that cannot write the metadata only knows old leaders.
+
+All of this is reversed when the disk responds again. In a cluster of one broker, the node only raises the alarm,
+because no other broker can take over.
 
 It does not end the process. A thread that waits for a hung disk cannot be killed, so the process would not exit, its
 supervisor could not start another one on the locked directory, and /status would be gone. Many hangs end; then the

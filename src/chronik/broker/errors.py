@@ -1,12 +1,14 @@
 """The errors of the broker.
 
-BrokerError ├── Unanswerable a peer's request without a possible response in Kafka's protocol: its connection is closed
-│ └── OutOfTurn a request in the midst of a login: answered with an error where its API has one, then closed ├──
-LoginRefused a peer's: its login failed, and it is told so (in `broker.sasl.mechanism`) ├── BadSetting the operator's: a
-key, its value, the reason ├── CannotStart the operator's: what prevents the start, and what to do │ └── NotRegistered
-the cluster did not register the node in time: a later start may succeed ├── Replaced the operator's: another process
-runs as this node, and this one ends └── DutyFailed ours: a task that must never end has ended by an error, and the node
-with it
+BrokerError
+├── Unanswerable    a peer's request without a possible response in Kafka's protocol: its connection is closed
+│   └── OutOfTurn   a request during a login: it gets an error if its API has one, then the connection is closed
+├── LoginRefused    a peer's failed login, which is reported to the peer (in `broker.sasl.mechanism`)
+├── BadSetting      operator error: a key, its value, the reason
+├── CannotStart     operator error: what prevents the start, and what to do
+│   └── NotRegistered  the cluster did not register the node in time: a later start may succeed
+├── Replaced        operator error: another process runs as this node, and this one ends
+└── DutyFailed      internal: a permanent task has failed, and the node with it
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """The errors of coordinators, and the error codes that clients get for failed writes.
 
-CoordinatorError ├── MemberRefused the member is not in the group, or has another epoch ├── NotCoordinator this node
-does not lead the partition of this key └── Loading this node leads it and is still replaying its log
+CoordinatorError
+├── MemberRefused    the member is not in the group, or has another epoch
+├── NotCoordinator   this node does not lead the partition of this key
+└── Loading          this node leads it, and is still replaying its log
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """The errors of replicas that cannot serve a request. Each has the Kafka error code for clients.
 
-ReplicationError NotLeader, FencedEpoch, UnknownEpoch retry with newer metadata, or another broker NotEnoughReplicas,
-TooFewReplicasAfterAppend, TimedOut too few replicas keep up with the leader NotYetAvailable this replica does not know
-yet whether it is committed NotCompared this leader does not know yet whether it lacks records LeaderLost a follower's
-connection to its leader ended
+ReplicationError
+  NotLeader, FencedEpoch, UnknownEpoch                      retry with newer metadata, or another broker
+  NotEnoughReplicas, TooFewReplicasAfterAppend, TimedOut    too few replicas keep up with the leader
+  NotYetAvailable                                           this replica does not know yet whether it is committed
+  NotCompared                                               this leader does not know yet whether it lacks records
+  LeaderLost                                                a follower's connection to its leader ended
 """
 
 from __future__ import annotations

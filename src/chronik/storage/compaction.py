@@ -370,7 +370,7 @@ async def _replace(log: Log, group: list[Segment], cleaning: _Cleaning, disk: Di
                 if kept is not None:
                     cleaned.append([kept])
                 await turns.after(batch)
-        # The file's time is the age of records without a timestamp, and compaction must not make them younger.
+        # A file's time is the age of its records without a timestamp, which compaction must not make younger.
         disk.set_modified(cleaned_path, max([disk.modified_ms(segment.path) for segment in group]))
         await turns.syncing(cleaned.sync)
     except (DiskFull, StorageError, WireError, OSError, _LogChanged):

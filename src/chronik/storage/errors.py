@@ -1,10 +1,13 @@
 """The errors of storage.
 
-StorageError OffsetOutOfRange, RecordTooLarge, BatchTooLarge, InvalidRecord client error OutOfOrderSequence,
-InvalidProducerEpoch, CoordinatorFenced, InvalidTransactionState a producer's state disagrees LogFull no space or
-descriptor; retry when there is some CorruptSegment, ForeignDirectory one log is damaged; other replicas may have it
-DataMissing, CorruptJournal, CorruptCheckpoint, CorruptManifest the node cannot know what it has acknowledged
-StorageFailed a sync failed; the node must stop
+StorageError
+  OffsetOutOfRange, RecordTooLarge, BatchTooLarge, InvalidRecord        client error
+  OutOfOrderSequence, InvalidProducerEpoch, CoordinatorFenced,
+  InvalidTransactionState                                               a producer's state disagrees
+  LogFull                                                               no space or descriptor; retry later
+  CorruptSegment, ForeignDirectory                                      one log is damaged; other replicas may have it
+  DataMissing, CorruptJournal, CorruptCheckpoint, CorruptManifest       it is unknown what was acknowledged
+  StorageFailed                                                         a sync failed; the node must stop
 """
 
 from __future__ import annotations

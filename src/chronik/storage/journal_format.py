@@ -1,14 +1,16 @@
 """The format of the journal: frames of records, one frame per round. Pure functions.
 
 A frame is whole or void: its checksum covers everything in it. Only the last frames of a journal may be torn, because a
-round is synced before the next one is written; `synced_bytes` in each frame is the size of the file that was known to
+round is synced before the next one is written. `synced_bytes` in each frame is the size of the file that was known to
 be on disk when the frame was written. This distinguishes a torn tail, which is truncated, from damage to acknowledged
 data, which is reported.
 
-frame magic u32, crc32c u32 (of its own position in the file as u64 and of what follows), body_bytes u32, synced_bytes
-u64, records record kind u8, handle u32, segment i64, position i64, offset i64, data_bytes u32, data A handle stands for
-a log within one journal file; DECLARE introduces it. The checksum covers the position, so that a copy of a journal that
-a client sends as records is not mistaken for frames of this journal.
+    frame   magic u32, crc32c u32 (of its own position in the file as u64 and of what follows), body_bytes u32,
+            synced_bytes u64, records
+    record  kind u8, handle u32, segment i64, position i64, offset i64, data_bytes u32, data
+
+A handle stands for a log within one journal file; DECLARE introduces it. The checksum covers the position, so that a
+copy of a journal that a client sends as records is not mistaken for frames of this journal.
 """
 
 from __future__ import annotations

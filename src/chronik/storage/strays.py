@@ -6,7 +6,7 @@ nor journal mentions it: the power failed before anything in it was acknowledged
 node cannot tell which. So the records are kept for `stray_retention_ms`, and can be restored until then. A directory
 without any record is removed at once.
 
-DIRECTORY/orders-3.1763424000000.stray/ its former name, and when it was set aside, in ms since the epoch
+    DIRECTORY/orders-3.1763424000000.stray/    its former name, and when it was set aside, in ms since the epoch
 """
 
 from __future__ import annotations

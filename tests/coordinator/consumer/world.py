@@ -2,10 +2,13 @@
 and topics that grow; all from one seed.
 
 Clients follow KIP-848: they take over assigned partitions, revoke partitions that a response removes, report what they
-own, and rejoin when they are fenced. Responses get lost. The world checks these invariants: 18a a partition has one
-owner: the last answer that a client has heard gives it, and it has not given it up since; 18b the epochs of the group,
-of its target and of its members never fall; 18c after healing, every partition of every topic that is subscribed to has
-an owner; 17 the state of the coordinator is what the committed part of the log says; and every request is answered.
+own, and rejoin when they are fenced. Responses get lost. The world checks these invariants:
+
+  18a a partition has one owner: the last response that a client received assigns it, and the client has not revoked it;
+  18b the epochs of the group, of its target and of its members never decrease;
+  18c after healing, every partition of every subscribed topic has an owner;
+  17  the state of the coordinator is what the committed part of the log says;
+  and every request is answered.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """AddOffsetsToTxn (key 25): adds the partition that holds a group's offsets to a transaction.
 
-Producers with transaction.version below 2 send it before TxnOffsetCommit. Newer producers do not use it. Versions: v2
-PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH.
+Producers with transaction.version below 2 send it before TxnOffsetCommit. Newer producers do not use it.
+Versions: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ it for many transactions: to add partitions for producers that add them by writi
 that an older producer's batch belongs to a transaction (`verify_only`).
 
 Order of checks, per transaction: permission, topics, partitions, then the coordinator's checks. If one partition fails,
-the others get OPERATION_NOT_ATTEMPTED. Versions: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v4 many
-transactions.
+the others get OPERATION_NOT_ATTEMPTED.
+Versions: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v4 many transactions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ApiVersions (key 18): lists the APIs and versions that the handlers serve.
 
-A request in an unknown version gets v0 with UNSUPPORTED_VERSION and the whole list (KIP-511). Versions: v1
-throttle_time_ms; v3 flexible, client software name and version, features; v4 features with a minimum of 0.
+A request in an unknown version gets v0 with UNSUPPORTED_VERSION and the whole list (KIP-511).
+Versions: v1 throttle_time_ms; v3 flexible, client software name and version, features; v4 features with a minimum of 0.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Any node responds, after it has asked the leader. A member's offset is the index of the next entry that it lacks. Each
 node is listed with its quorum listener and, unlike in Kafka, with its admin listener. Without a leader, NOT_CONTROLLER
 is returned at once, with the voters and the client and admin listeners that this node knows, so that a tool can ask
-every node. Versions: v1 times of the last fetch and of the last moment without lag; v2 directory ids, nodes, error
-messages.
+every node.
+Versions: v1 times of the last fetch and of the last moment without lag; v2 directory ids, nodes, error messages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ElectLeaders (key 43): elects the preferred replica, or any live replica if there is no leader.
 
-Null topics mean all; then the response only lists partitions that needed an election. Versions: v0 preferred only; v1
-election_type, top-level error.
+Null topics mean all; then the response only lists partitions that needed an election.
+Versions: v0 preferred only; v1 election_type, top-level error.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Without a transactional id, this returns a new id from a block that the controller has allocated to this node. With one,
 the transaction coordinator fences the previous producer: the new epoch is higher, and an open transaction is aborted.
 Meanwhile the client gets CONCURRENT_TRANSACTIONS and retries. While the cluster has a node of a release without
-transactions, the result is UNSUPPORTED_VERSION (`metadata/formats.py`). Versions: v3 a producer may continue with its
-id and epoch; v4 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v6 two-phase commit
-(transaction.two.phase.commit.enable).
+transactions, the result is UNSUPPORTED_VERSION (`metadata/formats.py`).
+Versions: v3 a producer may continue with its id and epoch; v4 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v6
+two-phase commit (transaction.two.phase.commit.enable).
 """
 
 from __future__ import annotations

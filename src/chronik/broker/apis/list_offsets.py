@@ -2,11 +2,12 @@
 
 Times: -1 end (hw; lso when read_committed), -2 log start, -3 largest timestamp (v7+), -4 local log start (v8+, here as
 -2), -5 and -6 concern tiered storage (v9+, v11+), which does not exist here, so offset -1. Any other: first record at
-or after it, else -1. Versions: v0 a list of offsets; v1 one offset and its timestamp; v2 isolation_level; v4 leader
-epochs; v10 timeout_ms. Only the leader responds, and only with committed records. A new leader that does not know its
-predecessor's high watermark yet returns neither an end offset, because clients could see it go back (KIP-207), nor the
-result that no record was found. The returned epoch is that of the record, not of the partition. From v1 on, a partition
-that is named twice is refused.
+or after it, else -1.
+Versions: v0 a list of offsets; v1 one offset and its timestamp; v2 isolation_level; v4 leader epochs; v10 timeout_ms.
+Only the leader responds, and only with committed records. A new leader that does not know its predecessor's high
+watermark yet returns neither an end offset, because clients could see it go back (KIP-207), nor the result that no
+record was found. The returned epoch is that of the record, not of the partition. From v1 on, a partition that is named
+twice is refused.
 """
 
 from __future__ import annotations

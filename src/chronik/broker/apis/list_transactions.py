@@ -1,8 +1,8 @@
 """ListTransactions (key 66): the transactional ids that this node coordinates, filtered.
 
 Unknown state names are returned to the caller. While a partition of the state topic is loading, the result is
-COORDINATOR_LOAD_IN_PROGRESS, because a partial list would look complete. Versions: v1 duration_filter; v2
-transactional_id_pattern, which must match the whole id.
+COORDINATOR_LOAD_IN_PROGRESS, because a partial list would look complete.
+Versions: v1 duration_filter; v2 transactional_id_pattern, which must match the whole id.
 """
 
 from __future__ import annotations

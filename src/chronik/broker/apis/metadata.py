@@ -1,9 +1,9 @@
 """Metadata (key 3): brokers, topics, and the leader of each partition; creates requested topics that do not exist.
 
 The controller creates an unknown topic; the response is sent when it exists, or with the error code. Internal topics
-are created even if auto.create.topics.enable is false, and never with fewer replicas than configured. Versions: v0 an
-empty list means all topics, later null does; v1 controller and racks; v2 cluster_id; v4 the client may forbid creation;
-v8 authorised operations; v10 topic ids in the response; v12 lookup by id; v13 top-level error.
+are created even if auto.create.topics.enable is false, and never with fewer replicas than configured.
+Versions: v0 an empty list means all topics, later null does; v1 controller and racks; v2 cluster_id; v4 the client may
+forbid creation; v8 authorised operations; v10 topic ids in the response; v12 lookup by id; v13 top-level error.
 """
 
 from __future__ import annotations

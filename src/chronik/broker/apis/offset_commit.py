@@ -1,7 +1,7 @@
 """OffsetCommit (key 8): commits offsets of a group; the response is sent when they are committed.
 
-Unknown topics and partitions are refused separately; the rest is passed to the group coordinator. Versions: v1 members
-and generations; v2-v4 retention_time_ms; v6 leader epochs; v7 static members; v10 topics by id.
+Unknown topics and partitions are refused separately; the rest is passed to the group coordinator.
+Versions: v1 members and generations; v2-v4 retention_time_ms; v6 leader epochs; v7 static members; v10 topics by id.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 For an unsupported mechanism, the response lists the supported ones; then the connection is closed. On a listener
 without logins, and on a connection whose login does not expire, the result is ILLEGAL_SASL_STATE without mechanisms, as
-in Kafka. Versions: after v0 tokens follow as bare frames, after v1 in SaslAuthenticate.
+in Kafka.
+Versions: after v0 tokens follow as bare frames, after v1 in SaslAuthenticate.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 Order of checks: existence of each topic and partition; group id; leader of the group's partition; producer epoch; the
 transaction's coordinator; whether the request is late (producer_connections.py); then the group coordinator's checks.
 The transaction's coordinator is asked before the first commit of a transaction, because it must know the partition of
-__consumer_offsets to end the transaction there. Versions: v2 COORDINATOR_LOAD_IN_PROGRESS; v3 members and generations;
-v4 TRANSACTION_ABORTABLE; v5 adds the partition of the group to the transaction; older clients send AddOffsetsToTxn.
+__consumer_offsets to end the transaction there.
+Versions: v2 COORDINATOR_LOAD_IN_PROGRESS; v3 members and generations; v4 TRANSACTION_ABORTABLE; v5 adds the partition
+of the group to the transaction; older clients send AddOffsetsToTxn.
 """
 
 from __future__ import annotations

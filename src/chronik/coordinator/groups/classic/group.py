@@ -1,16 +1,17 @@
 """A classic group: its state, its members, and the rules by which they agree on a leader and a protocol.
 
-Empty -> PreparingRebalance -> CompletingRebalance -> Stable, and from the last two back to PreparingRebalance. A
-preparing group that loses all members becomes Empty. Every state can change to Dead.
+    Empty -> PreparingRebalance -> CompletingRebalance -> Stable, and from the last two back to PreparingRebalance.
+    A preparing group that loses all members becomes Empty. Every state can change to Dead.
 
 There are two kinds of state. `stored` is the group's record in the log: only replay changes it, and it survives a
 failover. Everything else describes the current rebalance and is not stored, as in Kafka: a new coordinator starts from
 `stored`, and members that were in a rebalance join again. An assignment is sent to members only after it is in
 `stored`, so a generation that members have acted on is never forgotten.
 
-This class only keeps state and answers questions. `rebalance` sets timers, writes and waits. Invariants: `leader_id` is
-a member whenever there is one; the counts of joined members and of supported protocols agree with the members; a static
-id stands for exactly one member.
+This class only keeps state and answers questions. `rebalance` sets timers, writes and waits.
+
+Invariants: `leader_id` is a member whenever there is one; the counts of joined members and of supported protocols agree
+with the members; a static id stands for exactly one member.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Moves one member from its current assignment to its target: it revokes partitions first, then gets new ones.
 
-STABLE ---------> UNREVOKED it must revoke partitions; its epoch stays any ------------> UNRELEASED its epoch is the
-target's; it waits for partitions of other members any ------------> STABLE it has reached its target
+    STABLE ---------> UNREVOKED    it must revoke partitions; its epoch stays
+    any ------------> UNRELEASED   its epoch is the target's; it waits for partitions of other members
+    any ------------> STABLE       it has reached its target
 
 Pure functions. A partition belongs to a member while it is assigned or being revoked. No other member gets it before
 this member has confirmed the revocation or is removed.
