@@ -38,7 +38,7 @@ def test_places_are_read(text: str, place: Start) -> None:
 
 @pytest.mark.parametrize("text", ["", "soon", "-5", "1.5", "2026-03-01T25:00:00Z", "2h", "ago", "2026-03-01T12:00:00"])
 def test_what_is_no_place_is_refused_with_the_option_and_the_text(text: str) -> None:
-    """The message must show the given text and a correct example."""
+    """The message must show what was typed, and what to type instead."""
     with pytest.raises(Misused, match="--from"):
         parse_place(text, "--from", NOW_MS)
 
@@ -53,7 +53,7 @@ def test_every_iso_time_is_read_to_the_millisecond(moment: datetime) -> None:
 
 
 def test_settings_in_milliseconds_may_have_a_unit() -> None:
-    """The zeros of 604800000 are hard to count. Other settings and invalid durations are left to the broker."""
+    """Nobody counts the zeros of 604800000. What is not such a setting, or no duration, is the broker's to judge."""
     typed = {"retention.ms": "7d", "segment.ms": "90 s", "file.delete.delay.ms": "5", "max.message.bytes": "1m"}
     assert with_durations(typed | {"flush.ms": "soon"}) == {
         "retention.ms": "604800000",
