@@ -8,13 +8,13 @@ void, because the segments hold everything in them; logs with KEPT are the excep
     TOPIC PARTITION TOPIC_ID SEGMENT POSITION OFFSET START COMPACTED EPOCHS PRODUCERS BASES SPARSE NAMED KEPT DIGEST
         ABORTED
 
-BASES are the base offsets of all segments up to SEGMENT, or "-" for a log that may be compacted, because compaction
-merges segments without a checkpoint. Offsets below SPARSE may be missing, because this or another replica was
-compacted. NAMED is 1 if the directory's partition.metadata is durable. KEPT is the first journal with records of a log
-whose own directory is missing, or "-"; the records are written to its segments when the directory is restored. DIGEST
-covers SEGMENT's batches below POSITION, or is "-". ABORTED lists the segments with an index of aborted transactions, as
-BASE:COUNT with the base offset and the number of entries. In files of older releases a line ends before BASES, KEPT,
-DIGEST or ABORTED, and PRODUCERS holds the aborted transactions.
+BASES are the base offsets of all segments up to SEGMENT, and "-" for a log that may be compacted: compaction joins
+segments without a checkpoint. Below SPARSE offsets may be missing, because this or another replica was compacted. NAMED
+is 1 when the directory's partition.metadata is durable. KEPT is the first journal that holds records of a log whose own
+directory is elsewhere: they are put into its segments when it is back; else "-". DIGEST is that of SEGMENT's batches
+below POSITION, or "-". ABORTED lists the base offsets of segments with an index of aborted
+transactions, each with its number of entries, as BASE:COUNT. In an older release a line ends before BASES, KEPT, DIGEST
+or ABORTED, and the aborted transactions stand in PRODUCERS.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from chronik.storage.log import Log
 
 TITLE = "chronik checkpoint 1"
-TEXT_BYTES = 3 << 14  # converted to text at once; Base64 makes four letters of three bytes, so no padding is needed
+TEXT_BYTES = 3 << 14  # that become text at once; of three bytes four letters are made, without padding
 
 
 class LogPoint(NamedTuple):

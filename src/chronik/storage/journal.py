@@ -42,8 +42,8 @@ def journal_path(directory: str, number: int) -> str:
 class Journal:
     """`failed` is None until a sync fails; `on_failure` is called once then.
 
-    `promise` is called with the number of each new file before anything is written to it. When it returns, the manifest
-    durably lists the file as one that must exist.
+    `promise` is called with the number of each new file, before anything is written to it, and returns when it is
+    durable that this file must exist.
     """
 
     def __init__(

@@ -8,9 +8,8 @@ data, which is reported.
     frame   magic u32, crc32c u32 (of its own position in the file as u64 and of what follows), body_bytes u32,
             synced_bytes u64, records
     record  kind u8, handle u32, segment i64, position i64, offset i64, data_bytes u32, data
-
-A handle stands for a log within one journal file; DECLARE introduces it. The checksum covers the position, so that a
-copy of a journal that a client sends as records is not mistaken for frames of this journal.
+A handle stands for a log within one journal file; DECLARE introduces it. The position is what keeps a copy of a journal
+that somebody sends as records from being taken for frames of this one.
 """
 
 from __future__ import annotations

@@ -80,8 +80,8 @@ class Logs:
         is_used: bool = False,
         now_ms: int = 0,
     ) -> Logs:
-        """`now_ms` is the wall time, from which the retention of strays counts. `is_used` says that a release with
-        manifests has used this directory, so a manifest must exist.
+        """`now_ms` is the wall time, from which strays are kept. `is_used` says that a release with manifests has kept
+        logs here before, so there must be one.
 
         Raises CannotRecover, and changes nothing, if a file that records what was acknowledged is missing or damaged.
         """

@@ -142,7 +142,7 @@ class KnownLog:
 class Gathered(NamedTuple):
     known: dict[LogKey, KnownLog]
     first: int  # number of the first journal that the checkpoint does not cover
-    ends: dict[int, int]  # by number of a journal: the end of its whole frames
+    ends: dict[int, int]  # by number of a journal: where its whole frames end
 
 
 def gather(points: Iterable[LogPoint], journals: Mapping[int, tuple[str, bytes]], first: int) -> Gathered:
@@ -169,7 +169,7 @@ def _apply(known: dict[LogKey, KnownLog], frames: list[Frame], number: int, path
                 topic, topic_id, partition = identity(record.data)
                 log = known.get((topic_id, partition))
                 if number < first and (log is None or not log.needs(number)):
-                    log = KnownLog(topic, topic_id, partition)  # discarded: this log does not need this old journal
+                    log = KnownLog(topic, topic_id, partition)  # discarded: nothing needs this old journal for it
                 elif log is None or log.dropped:
                     log = known[topic_id, partition] = KnownLog(topic, topic_id, partition)
                     log.begun_at = (number, frame.position)

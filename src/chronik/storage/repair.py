@@ -49,7 +49,7 @@ class Rebuilt(NamedTuple):
 
 
 def is_whole(disk: Disk, directory: str) -> bool:
-    """Whether the directory has everything that recovery needs. Changes nothing."""
+    """Whether recovery has all that it needs there. Changes nothing."""
     journals = f"{directory}/journal"
     numbers = [int(name[:20]) for name in disk.list(journals) if name.endswith(".journal")]
     try:
@@ -68,14 +68,13 @@ def is_whole(disk: Disk, directory: str) -> bool:
 
 
 def repair(disk: Disk, directory: str, on_rebuilt: Callable[[Rebuilt], None] = lambda rebuilt: None) -> list[Rebuilt]:
-    """Takes the directory's lock, so that no node uses it meanwhile. After an interruption it can be run again."""
+    """Takes the directory's lock, so that no node runs on it meanwhile. May be run again if it was interrupted."""
     disk.make_directory(directory)
     disk.lock(f"{directory}/.lock")
     try:
         first, known = _checkpointed(disk, directory)
         pieces, number = _journaled(disk, f"{directory}/journal")
-        # The names of directories that wait for removal contain journal numbers, too.
-        number = max(number, first, _promised(disk, directory))
+        number = max(number, first, _promised(disk, directory))  # names of doomed directories count journals, too
         rebuilt: list[Rebuilt] = []
         lines: list[str] = []
         for name in _partitions(disk, directory):
@@ -91,8 +90,7 @@ def repair(disk: Disk, directory: str, on_rebuilt: Callable[[Rebuilt], None] = l
 
 
 def _checkpointed(disk: Disk, directory: str) -> tuple[int, dict[tuple[bytes, int], LogPoint]]:
-    """The number of the first journal after the checkpoint, and each log's line; -1 and nothing if the file cannot be
-    read."""
+    """The number of a journal, and what is known of each log; -1 and nothing if the file cannot be read."""
     path = f"{directory}/checkpoint"
     if not disk.exists(path):
         return -1, {}
@@ -115,7 +113,7 @@ def _promised(disk: Disk, directory: str) -> int:
 
 
 def _journaled(disk: Disk, directory: str) -> tuple[dict[tuple[bytes, int], list[Piece]], int]:
-    """The bytes in readable frames of all journals, in order, and the highest journal number."""
+    """What readable frames of all journals hold, in order, and the highest number of a journal."""
     pieces: dict[tuple[bytes, int], list[Piece]] = {}
     numbers = sorted(int(name[:20]) for name in disk.list(directory) if name.endswith(".journal"))
     for number in numbers:
