@@ -1,4 +1,4 @@
-"""Whatever a log looks like, what a restore sends makes a broker assign the same offsets again."""
+"""For any log, a restore sends batches to which a broker assigns the original offsets."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_every_record_gets_its_offset_again(log: tuple[list[BatchView], int, int
 
 @given(logs())
 def test_nothing_of_the_cluster_before_is_sent(log: tuple[list[BatchView], int, int]) -> None:
-    """Its producer ids belong to other producers here, and its transactions to nobody."""
+    """Its producer ids belong to other producers here, and its transactions to none."""
     batches, start, end = log
     for step in steps(batches, start, end):
         if isinstance(step, Put):

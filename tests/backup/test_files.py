@@ -1,4 +1,4 @@
-"""The files of a backup: what was written is read back, and what was damaged is named."""
+"""The files of a backup: written data is read back, and damaged data is reported."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_two_backups_into_one_directory_do_not_mix(tmp_path: Path) -> None:
 
 
 def test_a_manifest_cannot_name_files_outside_of_the_backup(tmp_path: Path) -> None:
-    """A backup may come from somebody else."""
+    """A backup may come from an untrusted source."""
     manifest = three_records(tmp_path)
     partition = manifest.topics[0].partitions[0]
     stolen = RecordFile("../../etc/passwd", 1, "", 0, 1, 1, 1, 1)

@@ -218,7 +218,7 @@ def test_kafka_is_backed_up_and_restored_as_chronik_is(
 def test_a_topic_begins_again_when_a_marker_may_have_been_written_or_not(
     source: Cluster, target: Cluster, ours: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Markers have no sequence numbers. One too many would move every record behind it."""
+    """Markers have no sequence numbers. A duplicate marker would shift every record after it."""
     ok(ours(source, "topic", "create", "uncertain", "--partitions", "2", "--config", "retention.ms=-1"))
     ask(source, lambda client: write_everything(client, "uncertain"))
     where = str(tmp_path / "backup")
@@ -246,7 +246,7 @@ def test_a_topic_begins_again_when_a_marker_may_have_been_written_or_not(
 def test_a_restore_that_was_killed_is_resumed(
     source: Cluster, target: Cluster, ours: Callable[..., Done], tmp_path: Path
 ) -> None:
-    """An unfinished topic is known by its configuration, and is never taken for a restored one."""
+    """An unfinished topic is recognised by its configuration, and never counts as a restored one."""
     ok(ours(source, "topic", "create", "killed", "--partitions", "2", "--config", "retention.ms=-1"))
     ask(source, lambda client: write_everything(client, "killed"))
     where = str(tmp_path / "backup")
@@ -269,7 +269,7 @@ def test_a_restore_that_was_killed_is_resumed(
 def test_records_that_a_new_leader_does_not_show_yet_are_waited_for(
     source: Cluster, ours: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a failover, a leader answers with nothing until it knows what is committed. That is no gap."""
+    """After a failover, a leader returns nothing until it knows the high watermark. This is not a gap."""
 
     async def write(client: ClusterClient) -> None:
         async with Producer(client) as producer:

@@ -1,4 +1,4 @@
-"""Frames made once: what is in them is what our own decoders, and brokers, read."""
+"""Frames that are created once: our decoders, and brokers, read the intended contents."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def opened(frame: bytes, request: type[Request]) -> tuple[RequestHeader, Request
 
 @pytest.mark.parametrize("codec", Codec)
 def test_a_produce_frame_holds_one_valid_batch(codec: Codec) -> None:
-    """What a broker would refuse measures nothing."""
+    """A batch that a broker refuses would measure nothing."""
     batch = frames.batch_of([b"one", b"two"], 77, codec)
     header, request = opened(frames.produce_frame("t", 3, batch, -1), ProduceRequest)
     assert isinstance(request, ProduceRequest)
@@ -58,7 +58,7 @@ def test_the_error_code_of_an_answer_is_where_it_is_looked_for(topic: str, code:
 
 @given(size=st.integers(8, 5_000), stamps=st.lists(st.integers(0, 2**62), min_size=1, max_size=5))
 def test_a_stamp_is_read_back_and_the_checksum_is_right(size: int, stamps: list[int]) -> None:
-    """Stamped anew for every request, so the checksum has to follow."""
+    """Every request gets a new stamp, so the checksum must be updated."""
     frame = frames.StampedFrame("t", 0, b"x" * size, 5, 1)
     for stamp in stamps:
         _, request = opened(frame.stamped(stamp), ProduceRequest)

@@ -28,7 +28,7 @@ def test_a_percentile_is_that_of_the_sorted_values_within_one_percent(values: li
 
 @given(first=VALUES, second=VALUES)
 def test_two_histograms_together_are_one_of_all_values(first: list[int], second: list[int]) -> None:
-    """The live line looks at its own; the end adds them up."""
+    """The live line shows its own histogram; the end adds them up."""
     merged = filled(first)
     merged.merge(filled(second))
     assert list(merged) == list(filled(first + second))

@@ -1,4 +1,4 @@
-"""The load in virtual time: what is due is sent, and what a slow broker costs is charged to it."""
+"""The load in virtual time: due requests are sent, and the delays of a slow broker are measured."""
 
 from __future__ import annotations
 
@@ -112,7 +112,8 @@ def test_an_error_is_counted_by_name_and_the_worker_looks_for_its_place_again() 
 
 @pytest.mark.parametrize("rate", [None, 100])
 def test_who_is_refused_and_then_loses_its_connection_looks_for_its_place_once(rate: int | None) -> None:
-    """A broker that goes down says that it leads no more, and then hangs up: two searches would end in two requests."""
+    """A broker that stops first reports that it is not the leader, and then disconnects: two lookups would end in two
+    requests."""
 
     machine = Machine()
 
@@ -128,7 +129,7 @@ def test_who_is_refused_and_then_loses_its_connection_looks_for_its_place_once(r
 
 
 def test_who_loses_its_connection_between_two_requests_gets_none_until_it_has_another() -> None:
-    """A broker that dies under a paced load costs errors; the pace goes on as soon as it is back."""
+    """A broker that dies under a paced load causes errors; the pace continues as soon as it is back."""
     machine = Machine()
 
     class Cut(FakeWorker):

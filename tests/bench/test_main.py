@@ -76,7 +76,7 @@ def test_every_mode_measures_and_ends_with_one_object(
 def test_producing_in_every_way(
     bench: Bench, bootstrap: str, unique: Callable[[str], str], words: tuple[str, ...]
 ) -> None:
-    """Each option reaches the broker and is answered well."""
+    """Each option reaches the broker and gets a successful response."""
     told = measured(bench, "--bootstrap-servers", bootstrap, "--topic", unique("bench"), "--concurrency", "3", *words)
     if "--rate" in words:
         assert told["requests"] <= 0.2 * told["seconds"] * 1000 + 1
@@ -117,7 +117,7 @@ def test_options_that_make_no_sense_are_2(bench: Bench, words: tuple[str, ...]) 
 
 
 def test_nobody_there_is_3(bench: Bench) -> None:
-    """A script must not take "no broker" for "slow broker"."""
+    """A script must distinguish "no broker" from "slow broker"."""
     [port] = free_ports(1)
     code, _, err = bench("--bootstrap-servers", f"127.0.0.1:{port}", "--duration", "1s")
     assert (code, f"127.0.0.1:{port}" in err) == (3, True)
@@ -127,5 +127,5 @@ def test_nobody_there_is_3(bench: Bench) -> None:
     ("text", "seconds"), [("15s", 15), ("500ms", 0.5), ("2m", 120), ("1.5s", 1.5), ("7", 7), ("1h", 3600)]
 )
 def test_durations_are_read_as_people_write_them(text: str, seconds: float) -> None:
-    """15s is what the documentation says; the others follow."""
+    """The documentation uses 15s; the others are analogous."""
     assert parse_seconds(text) == seconds

@@ -1,7 +1,7 @@
 """Requests that name very many things, as a hostile or broken client would send them: one function each.
 
-They are all valid, or nearly so. The state that they meet is small (`TOPICS`); what makes them long is how often they
-name it. Each function sends and returns when the node has answered or hung up.
+They are all valid, or nearly so. The node's state is small (`TOPICS`); the requests are long because they name it many
+times. Each function sends and returns when the node has answered or hung up.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ ATTACKS: dict[str, Callable[[MeasuredNode], None]] = {}
 
 
 def prepare(node: MeasuredNode) -> None:
-    """The state that the attacks meet: topics, and groups with a coordinator."""
+    """Creates the state for the attacks: topics, and groups with a coordinator."""
     gc.freeze()
     node.create(TOPICS)
     node.coordinate("one")

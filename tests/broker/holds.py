@@ -1,7 +1,7 @@
 """A real node on a measured event loop: how much CPU time one iteration of the loop takes at most.
 
-CPU time of the loop's own thread, not time on the wall: a machine that is busy with something else changes nothing. A
-slower machine does, so bounds are given in units of a reference computation (`calibrate`), which is timed beside it.
+It measures CPU time of the loop's thread, not wall time, so other load on the machine has no effect. A slower machine
+has, so bounds are in units of a reference computation (`calibrate`) that is timed on the same machine.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class MeasuredNode:
             self.loop.close()
 
     def __enter__(self) -> MeasuredNode:
-        gc.freeze()  # as a process does; what the test itself holds is no business of the node's
+        gc.freeze()  # as a process does; the test's own objects must not count
         gc.set_threshold(YOUNG_OBJECTS_MAX)
         return self
 
@@ -103,7 +103,7 @@ class MeasuredNode:
         return socket.create_connection(("127.0.0.1", self.node.port()), 60)
 
     def ask(self, data: bytes) -> bytes:
-        """The answer to one frame on a connection of its own; empty when the node hung up."""
+        """The response to one frame on a separate connection; empty if the node closed it."""
         with self.connect() as connection:
             connection.sendall(data)
             return receive(connection)

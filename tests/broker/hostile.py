@@ -1,7 +1,7 @@
 """A peer that does not play by the rules, over a transport that behaves as real ones do.
 
-What is sent while the node does not read stays in the "kernel"; what the peer does not read stays in the transport and
-pauses the writer; an abort is told to the connection in the next iteration of the loop, not within the call.
+Data that is sent while the node does not read stays in the "kernel". Data that the peer does not read stays in the
+transport and pauses the writer. The connection learns of an abort in the next loop iteration, not within the call.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class Peer(asyncio.Transport):
 
     @property
     def unsent_bytes(self) -> int:
-        """What the node has not read yet."""
+        """Data that the node has not read yet."""
         return len(self._in_kernel)
 
     @property

@@ -34,7 +34,7 @@ def a_former_coordinator_goes_on_sending_markers(monkeypatch: pytest.MonkeyPatch
 
 
 def former_coordinators_end_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They send on, and no partition refuses what they send."""
+    """They continue to send markers, and no partition refuses them."""
     a_former_coordinator_goes_on_sending_markers(monkeypatch)
     markers_of_former_coordinators_are_taken(monkeypatch)
 

@@ -33,7 +33,7 @@ R = TypeVar("R", bound=Response)
 
 
 class SmallNode:
-    """Broker 1 of a cluster in which `others` are alive as well."""
+    """Broker 1 of a cluster in which `others` are live as well."""
 
     def __init__(self, settings: Settings | None = None, others: tuple[int, ...] = ()) -> None:
         self.live_settings = LiveSettings(settings or Settings.default(node_id=1))
@@ -68,7 +68,7 @@ class SmallNode:
         assert not reply.topics[0].error_code, reply.topics[0].error_message
 
     def ask(self, request: Request, response: type[R], version: int) -> R:
-        """What a client reads, after both messages went through their bytes."""
+        """The response as a client reads it, after both messages were encoded and decoded."""
         received = decode(type(request), version, encode(request, version))
         context = Context(cast(Any, self), cast(Any, None), version, "test")
         answer = served_apis()[request.api_key].handle(received, context)

@@ -65,8 +65,8 @@ def is_registered(node: Node) -> bool:
 def test_a_node_whose_addition_is_taken_back_waits_to_be_added_again(
     has_come_so_far: Callable[[Node], bool],
 ) -> None:
-    """An addition that takes too long is undone, and the new node may have begun to register by then. The operator
-    repeats the command, so the node must be there, must say what it waits for, and must not be sent clients."""
+    """An addition that takes too long is reverted, and the new node may have begun to register by then. The operator
+    repeats the command. So the node must keep running, log what it waits for, and get no clients."""
 
     def story(world: World, cluster: SimCluster) -> None:
         new = cluster.numbered(NEW)

@@ -1,4 +1,4 @@
-"""CONTRIBUTING says that a new API takes two files, and that it asks for its permission in one of them.
+"""CONTRIBUTING says that a new API takes two files, and that one of them declares its permission.
 
 This adds one to a copy of the sources: the message, the handler with its permission, and their test. ApiVersions and
 the table of permissions know it without further edits.

@@ -1,4 +1,4 @@
-"""The admin listener over real sockets and as bytes: what it says, what it refuses, and that it harms nobody."""
+"""The admin listener over real sockets and as bytes: its responses, what it refuses, and that it does no harm."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def value(samples: dict[Any, float], name: str, **labels: str) -> float:
 
 
 def test_every_number_moves_with_what_it_counts() -> None:
-    """A metric that nothing moves is worse than none: somebody trusts it."""
+    """A metric that never changes is worse than none, because operators trust it."""
 
     async def test() -> None:
         world = await World.make()
@@ -307,7 +307,7 @@ def test_what_is_not_served_is_refused_in_one_line(data: bytes, code: int, caplo
     ],
 )
 def test_a_page_of_another_name_cannot_read_it(host: str, code: int) -> None:
-    """A name that is pointed at 127.0.0.1 lets any web page ask for what a browser can reach (DNS rebinding)."""
+    """A name that points to 127.0.0.1 lets any web page request what a browser can reach (DNS rebinding)."""
 
     async def test() -> None:
         advertised = {"advertised_listeners": "PLAINTEXT://kafka.example:9092", "admin_hosts": "metrics.example"}
@@ -417,7 +417,7 @@ async def _opened(settings: Settings) -> Admin:
 
 
 def test_an_alarm_is_on_the_status_page_and_in_the_metrics_until_it_is_cleared() -> None:
-    """Operators watch these two pages; a condition that only the log tells of is found too late."""
+    """Operators watch these two pages; a condition that is only in the log is found too late."""
 
     async def test() -> None:
         node = await start_node(SimDisk(1), **ADMIN)

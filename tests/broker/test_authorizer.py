@@ -1,4 +1,4 @@
-"""The authorizer that goes by access rules: what a connection keeps, for how long, and what the audit says of it."""
+"""The authorizer with access rules: what a connection caches, for how long, and what the audit logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A stranger's bytes against a whole node: refused or closed with one line, and everybody else is served on."""
+"""Invalid bytes from clients of a complete node: they are refused, or the connection is closed with one line; others
+are served."""
 
 from __future__ import annotations
 
@@ -106,7 +107,7 @@ def test_random_bytes_never_hurt(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def aim(request: Struct, random: Random, topic_id: bytes) -> None:
-    """Makes about half of what a request names exist, so that handlers get past their first check."""
+    """Makes about half of the names in a request exist, so that handlers get past their first check."""
     for field in type(request).fields:
         value = getattr(request, field.name, None)
         for inner in value if isinstance(value, list) else [value]:
@@ -169,7 +170,7 @@ def test_a_mutated_body_of_any_api_at_any_version_is_answered_or_closed(
 
 
 def test_a_newer_api_versions_is_answered_in_the_oldest_version() -> None:
-    """Kafka's rule: it is how a newer client learns what there is."""
+    """Kafka's rule: this is how a newer client learns the supported versions."""
 
     async def test() -> None:
         world = await World.make()
@@ -213,7 +214,7 @@ def test_a_slow_loris_is_closed_and_its_memory_comes_back(caplog: pytest.LogCapt
 
 
 def test_a_frame_that_waits_for_our_memory_is_not_taken_for_slow() -> None:
-    """It is we who do not read; closing it would punish whoever comes second."""
+    """The node does not read, so closing the connection would punish a client for being second."""
 
     async def test() -> None:
         world = await World.make(chronik_memory_budget_bytes=16 << 20)
@@ -349,7 +350,7 @@ def test_a_client_that_never_reads_costs_one_reply_above_the_mark() -> None:
 
 
 def _compressed(inner: bytes, codec: int) -> bytes:
-    """A batch of one record whose compressed part is what a bomber wants it to be."""
+    """A batch of one record with this data as its compressed part."""
     data = bytearray(batch(b"x"))
     data[61:] = inner
     data[8:12] = (len(data) - 12).to_bytes(4, "big")
@@ -372,7 +373,7 @@ BOMB = gzip.compress(bytes(200 << 20), 9)  # 200 MiB of zeros in 200 KiB
     ids=str,
 )
 def test_a_decompression_bomb_is_refused_or_left_as_it_is(configs: dict[str, str]) -> None:
-    """Whoever takes a batch apart stops at a bound; whoever does not need to leaves it alone."""
+    """Code that decompresses a batch stops at a limit; other code does not decompress it."""
 
     async def test() -> None:
         world = await World.make()
@@ -385,7 +386,7 @@ def test_a_decompression_bomb_is_refused_or_left_as_it_is(configs: dict[str, str
         if "compression_type" in configs:
             assert result.error_code != 0
         await world.is_serving()
-        old = Peer(world.node)  # one that makes the node take apart what it stored
+        old = Peer(world.node)  # makes the node decompress what it has stored
         old.send(frame(fetch_request(topic="bombed"), 1))
         await turns(50)
         assert not old.is_closed
@@ -396,7 +397,8 @@ def test_a_decompression_bomb_is_refused_or_left_as_it_is(configs: dict[str, str
 
 
 def test_a_request_of_very_many_elements_is_refused_before_it_is_decoded(caplog: pytest.LogCaptureFixture) -> None:
-    """Two megabytes of empty names would be a million objects, and seconds in which nobody else is served."""
+    """Two megabytes of empty names would be a million objects, and several seconds in which no other client is
+    served."""
 
     async def test() -> None:
         world = await World.make()
@@ -468,8 +470,8 @@ def test_huge_counts_cost_no_memory(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_frames_that_are_only_announced_take_no_memory_from_others() -> None:
-    """Two hundred connections say that 100 MB follow and send a little. A large batch of anybody else goes through,
-    even from the same address: memory is granted as bytes arrive."""
+    """Two hundred connections each announce 100 MB and send a little. A large batch of another client is accepted, even
+    from the same address, because memory is granted as bytes arrive."""
 
     async def test() -> None:
         world = await World.make(memory_budget_bytes=256 << 20)
@@ -484,7 +486,7 @@ def test_frames_that_are_only_announced_take_no_memory_from_others() -> None:
 
 
 def test_frames_of_one_address_leave_memory_for_those_of_others() -> None:
-    """An address that fills its share waits for itself: whoever comes from elsewhere is served."""
+    """An address that uses its whole share waits for itself; clients with other addresses are served."""
 
     async def test() -> None:
         world = await World.make(memory_budget_bytes=32 << 20)
@@ -506,7 +508,7 @@ def test_frames_of_one_address_leave_memory_for_those_of_others() -> None:
 
 
 def test_large_frames_of_which_none_fits_are_served_one_after_the_other() -> None:
-    """Each of them has begun and holds memory that another one needs: without an exception they would wait for ever."""
+    """Each of them has begun and holds memory that another one needs: without an exception they would wait forever."""
 
     async def test() -> None:
         world = await World.make(memory_budget_bytes=16 << 20)
@@ -526,7 +528,7 @@ def test_large_frames_of_which_none_fits_are_served_one_after_the_other() -> Non
 
 
 def test_who_does_not_read_is_closed_when_others_need_the_memory() -> None:
-    """A consumer may be slow for as long as it likes, but not at the cost of everybody else."""
+    """A consumer may be slow, but not at the expense of all other clients."""
 
     async def test(budget_bytes: int, *, is_closed: bool) -> None:
         world = await World.make(memory_budget_bytes=budget_bytes)

@@ -74,7 +74,7 @@ WAYS: list[Callable[[Node], None]] = [
 
 @pytest.mark.parametrize("way", WAYS)
 def test_wherever_it_is_broken_the_node_stops(way: Callable[[Node], None]) -> None:
-    """And its clients are cut off: an answer by state that is wrong may be the loss of somebody's records."""
+    """Its clients are disconnected, because a response from a wrong state could mean lost records."""
 
     async def test() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)  # no traceback in the test's log
@@ -161,7 +161,7 @@ async def a_node_that_begins_twice() -> None:
     ],
 )
 def test_books_that_do_not_balance_stop_the_node(promise: str, act: Callable[[], Awaitable[None]]) -> None:
-    """A counter that drifts ends in a node that refuses everybody, days later."""
+    """A wrong counter leads to a node that refuses every client, days later."""
 
     async def test() -> None:
         with pytest.raises(InvariantBroken, match=f"invariant {promise}"):

@@ -65,7 +65,7 @@ def check(ends):
 
 @pytest.mark.slow
 def test_asking_for_a_permission_takes_one_file(tmp_path: Path) -> None:
-    """The decorator declares it and the handler asks for it. The test of all APIs fails if one of them is missing."""
+    """The decorator declares it and the handler checks it. The test of all APIs fails if one of the two is missing."""
     copy = ScratchCopy(tmp_path)
     copy.replace(HANDLER, "needs=NOTHING)", "needs=(DESCRIBE.on(CLUSTER),))")
     copy.replace(HANDLER, "CLUSTER_OPERATIONS, DESCRIBE, NOTHING", "CLUSTER_OPERATIONS, DESCRIBE")

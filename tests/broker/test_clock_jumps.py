@@ -1,4 +1,4 @@
-"""A whole node whose wall clock jumps: nothing is deleted for it, and the operator hears of it."""
+"""A complete node whose wall clock jumps: nothing is deleted because of it, and an alarm is raised."""
 
 from __future__ import annotations
 

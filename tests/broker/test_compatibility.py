@@ -1,4 +1,4 @@
-"""docs/reference/compatibility.md says what the handlers serve, and what the comparison with Kafka excepts."""
+"""docs/reference/compatibility.md agrees with the handlers and with the exceptions of the comparison with Kafka."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_page_is_up_to_date() -> None:
 
 
 def test_every_api_says_what_it_does() -> None:
-    """The table is read by people who choose; an empty cell tells them nothing."""
+    """Users choose by this table, so no cell may be empty."""
     rows = [line for line in document().splitlines() if line.startswith("| ") and "| key |" not in line]
     assert len(rows) == len(served_apis()) + len(DIFFERENCES) + 1  # the heading of the differences
     assert [row for row in rows if "|  |" in row] == []

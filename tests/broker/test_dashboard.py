@@ -58,7 +58,7 @@ def served() -> dict[str, str]:
 
 
 def test_every_number_on_the_dashboard_and_in_the_alerts_is_there() -> None:
-    """A panel or an alert of a metric that was renamed is empty, and looks as if all were well."""
+    """A panel or alert for a renamed metric is empty, and looks as if everything were healthy."""
     known = served().keys() | WITH_TLS
     assert dashboard() <= known
     assert named_in([str(rule["expr"]) for rule in alerts()]) <= known
@@ -69,7 +69,7 @@ def test_the_quorums_numbers_are_on_the_dashboard() -> None:
 
 
 def test_every_alert_says_what_to_do() -> None:
-    """An alert at night is read by somebody who has never seen it."""
+    """The reader of an alert at night may never have seen it before."""
     for rule in alerts():
         assert rule.keys() >= {"alert", "expr", "labels", "annotations"}
         annotations = rule["annotations"]

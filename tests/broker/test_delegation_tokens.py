@@ -1,4 +1,4 @@
-"""Delegation tokens on a whole node, in virtual time: who may do what with them, and how long they let anybody in.
+"""Delegation tokens on a whole node, in virtual time: who may change them, and how long they allow logins.
 
 tests/oracle/test_compat_tokens.py says the same to a real Kafka.
 """
@@ -169,7 +169,7 @@ def test_a_token_that_is_removed_during_a_login_lets_nobody_in() -> None:
 
 
 def test_who_has_logged_in_with_a_token_gets_no_tokens() -> None:
-    """Otherwise a token could make itself live for ever."""
+    """Otherwise a token could extend its own life forever."""
 
     async def story(world: World) -> None:
         made = await create(await user(world))

@@ -1,4 +1,4 @@
-"""Every API asks for the permissions that it declares, and refuses in Kafka's words who does not have them."""
+"""Every API requires the permissions that it declares, and refuses callers without them with Kafka's errors."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ NOTHING_ASKED_FOR = -2147483648
 
 
 class Scripted:
-    """Allows what it is told to, and notes what it is asked."""
+    """Allows what a test specifies, and records all calls."""
 
     restricts = True
 
@@ -217,7 +217,7 @@ async def test_an_authorizer_without_rules_denies_as_the_table_says(guarded: Gua
         found = {row.what: codes(await guarded.ask(rules, row)) for row in table}
         assert found == {row.what: row.denied for row in table}
     for row in rows(guarded.topic_id):
-        if row.what != "InitProducerId for a commit in two phases":  # which the settings turn off, for everybody
+        if row.what != "InitProducerId for a commit in two phases":  # disabled in the settings, for every caller
             assert not {29, 30, 31, 53} & set(codes(await guarded.ask(by_rules(*grants()), row))), row.what
 
 
@@ -261,7 +261,7 @@ async def test_each_api_asks_for_every_permission_that_it_declares(guarded: Guar
 
 @story
 async def test_what_an_api_declares_is_enough(guarded: Guarded) -> None:
-    """An administrator grants what the table of permissions says, and gets the answers of a node without rules."""
+    """An administrator who grants the documented permissions gets the same responses as on a node without rules."""
     for row in rows(guarded.topic_id):
         if row.what.startswith(("JoinGroup", "InitProducerId", "Produce", "DeleteTopics")):
             continue  # the same request gets another answer the second time
@@ -410,7 +410,7 @@ async def test_positions_in_topics_need_permission_for_the_topics_too(guarded: G
 
 @story
 async def test_a_transaction_needs_permission_for_its_id(guarded: Guarded) -> None:
-    """With it the request goes on to what it would get without rules."""
+    """With the permission, the request gets the same response as without rules."""
     row = next(row for row in rows(guarded.topic_id) if row.what == "Produce in a transaction")
     authorizer = only((WRITE, TRANSACTIONAL_ID, "x"), (WRITE, TOPIC, "t"))
     assert codes(await guarded.ask(authorizer, row)) == codes(await guarded.ask(None, row)) != [53]

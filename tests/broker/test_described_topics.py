@@ -23,7 +23,7 @@ DESCRIBED = MetadataResponseTopic(error_code=0, name="t", partitions=[])
 
 
 def test_the_same_topic_among_the_same_brokers_is_described_once() -> None:
-    """That is what clients ask for all day."""
+    """This is the usual case."""
     kept, asked, image = DescribedTopics(), topic(), image_with({})
     assert kept.get(asked, image) is None
     kept.keep(asked, image, DESCRIBED)

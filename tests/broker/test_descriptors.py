@@ -1,4 +1,4 @@
-"""A node with few file descriptors: every partition is served, and the operator hears of the limit."""
+"""A node with few file descriptors: every partition is served, and an alarm reports the limit."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def produced_to_all(bootstrap: str) -> int:
 
 @pytest.mark.slow
 def test_more_partitions_and_connections_than_descriptors(tmp_path: Path) -> None:
-    """No write fails for the want of a descriptor, connections beyond what is possible are refused, and both are told
-    once. After a restart every record is there."""
+    """No write fails for lack of a descriptor, excess connections are refused, and both are reported once. After a
+    restart every record is there."""
     errors = tmp_path / "stderr"
     with a_node(tmp_path / "data", errors) as (bootstrap, admin_port):
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})

@@ -1,4 +1,4 @@
-"""A whole node on a disk that fills, fails, rots or belongs to somebody else."""
+"""A complete node on a disk that fills, fails, rots or belongs to another node."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_disk_full_during_maintenance_does_not_end_maintenance() -> None:
 def test_after_a_failed_sync_nothing_is_acknowledged_and_the_node_stops(
     path_part: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was acknowledged before is there after a restart; what was not may be or not, but nobody was told so."""
+    """After a restart, acknowledged records are there; others may be, but were never acknowledged."""
 
     async def until_it_fails(disk: SimDisk) -> list[bytes]:
         world = await World.make(disk)
@@ -153,7 +153,7 @@ def test_after_a_failed_sync_nothing_is_acknowledged_and_the_node_stops(
 
 
 def test_an_input_output_error_on_append_stops_the_node() -> None:
-    """Whether the bytes are there nobody knows, so no later append may land behind them."""
+    """It is unknown whether the bytes are on the disk, so no later append may follow them."""
 
     async def test() -> None:
         world = await World.make()
@@ -286,7 +286,8 @@ def test_damage_that_leaves_no_way_to_start_is_told_with_its_file(path: str) -> 
 def test_a_disk_that_fails_in_the_middle_of_a_response_costs_a_connection_and_then_names_the_partition(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Large batches are read while they are sent: the response's size is told, so there is no other answer left."""
+    """Large batches are read while they are sent. The size of the response was sent already, so no other response is
+    possible."""
 
     async def test() -> None:
         world = await World.make()
@@ -315,7 +316,7 @@ def test_a_disk_that_fails_in_the_middle_of_a_response_costs_a_connection_and_th
 
 
 def test_a_full_disk_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
-    """Producers see refusals; whoever can free space sees the log, /status and the metrics, within five seconds."""
+    """Producers get errors; the log, /status and the metrics show the cause to operators within five seconds."""
 
     async def test() -> None:
         world = await World.make()
@@ -371,7 +372,7 @@ def test_a_node_starts_on_a_full_disk(left_bytes: int) -> None:
 
 
 def test_a_damaged_log_is_an_alarm_until_it_is_gone() -> None:
-    """Its readers get errors; without an alarm nobody but the log file says why."""
+    """Its consumers get errors; without an alarm only the log file shows why."""
 
     async def test() -> None:
         world = await World.make()

@@ -1,4 +1,4 @@
-"""A node is whole or it ends: what must go on for ever may not die and leave the rest running."""
+"""A node that loses a permanent task stops, instead of running without it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chronik.broker.node import Node
 from chronik.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from tests.broker.hostile import World, run
 
-# The task, and what it does again and again.
+# The task, and its repeated action.
 DUTIES: list[tuple[str, Callable[[Node], object], str]] = [
     ("maintenance", lambda node: node.logs, "maintain"),
     ("group expiry", lambda node: node.groups, "expire"),
@@ -22,7 +22,7 @@ DUTIES: list[tuple[str, Callable[[Node], object], str]] = [
 
 
 class Unforeseen(Exception):
-    """What nobody thought of."""
+    """An unexpected error."""
 
 
 def explode(*_: object, **__: object) -> None:
@@ -53,7 +53,7 @@ def test_a_node_ends_with_a_task_that_must_not(
 
 
 def test_a_task_for_one_topic_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
-    """Files that cannot be removed are removed at the next start; nobody else is to suffer for them."""
+    """Files that cannot be removed are removed at the next start; nothing else may be affected."""
 
     async def story() -> None:
         world = await World.make()

@@ -1,4 +1,4 @@
-"""A marker with an epoch that no coordinator ever had does not keep the real coordinator's markers out for ever."""
+"""A marker with an epoch that no coordinator ever had does not block the real coordinator's markers forever."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FAR = 1_000_000  # a coordinator epoch
 
 
 async def send_by_hand(world: World, made: InitProducerIdResponse) -> None:
-    """An operator aborts what the producer has open, with a coordinator epoch that is far too high."""
+    """An operator aborts the producer's open transaction, with a coordinator epoch that is far too high."""
     marker = WritableTxnMarker(
         producer_id=made.producer_id,
         producer_epoch=made.producer_epoch,
@@ -56,7 +56,7 @@ async def commit(world: World, made: InitProducerIdResponse) -> ErrorCode:
 
 
 def test_a_transaction_completes_after_a_marker_with_a_made_up_epoch() -> None:
-    """Its readers would wait for ever otherwise, and its producer could begin no other transaction."""
+    """Otherwise its consumers would wait forever, and its producer could begin no other transaction."""
 
     async def story(world: World) -> None:
         made = await begin(world)

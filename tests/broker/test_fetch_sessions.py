@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227) as a specification: who is remembered, what is told, and who must start anew."""
+"""Fetch sessions (KIP-227) as a specification: which are kept, what responses contain, and who must start again."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_sessions_hold_no_more_memory_than_they_may() -> None:
 
 
 def test_a_session_too_large_for_the_memory_is_served_without_one() -> None:
-    """The client gets what it asks for, and the id that says it has no session. One that grows is refused."""
+    """The client gets its partitions, and the id that means "no session". A session that grows is refused."""
     table = FetchSessions(1000, lambda bound: 7, 100 * PARTITION_BYTES)
     found = table.open(request(0, 0, *range(101)), by_id=False)
     assert not isinstance(found, ErrorCode)
@@ -248,8 +248,8 @@ def test_a_session_that_forgets_partitions_holds_less() -> None:
 
 
 def test_a_session_that_made_room_while_its_request_was_read_is_not_counted() -> None:
-    """A long request is taken in turns. Bytes that are counted for a session that is gone are never given back, and in
-    the end no client could have one."""
+    """A long request is processed in slices. Bytes that are counted for a dropped session would never be released, and
+    finally no client could have a session."""
     held: list[int] = []
     ids = count(1)
     table = FetchSessions(1, lambda bound: next(ids), 2**63, held.append)

@@ -31,7 +31,7 @@ SETTINGS = {
 
 
 class Metered:
-    """Three nodes, each with an admin listener of its own. Topics have one replica, so most leaders are elsewhere."""
+    """Three nodes with separate admin listeners. Topics have one replica, so most leaders are on other nodes."""
 
     def __init__(self, cluster: Cluster, ports: list[int]) -> None:
         self.cluster, self._ports = cluster, ports
@@ -141,7 +141,7 @@ def test_the_number_of_partitions_and_fetches_is_bounded(
     def ages() -> int:
         return len(metered.scrape("kafka_consumergroup_lag_seconds", "wide"))
 
-    seen = [ages() for _ in range(3)]  # what was fetched once is remembered, so each scrape knows more
+    seen = [ages() for _ in range(3)]  # earlier results are cached, so each scrape knows more
     assert seen == sorted(seen)
     assert seen[0] < seen[2]
     monkeypatch.setattr(group_lag, "PARTITIONS_MAX", 3)

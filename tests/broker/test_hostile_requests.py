@@ -1,7 +1,7 @@
 """No request holds the loop of a node for more than 100 ms, and none leaves memory behind.
 
-A real node with real sockets, and a thread of this process as the client. What is measured is CPU time of the loop's
-own thread, in units of a reference computation on the same machine: see `tests.broker.holds`.
+A real node with real sockets, and a thread of this process as the client. The measure is CPU time of the loop's thread,
+in units of a reference computation on the same machine: see `tests.broker.holds`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.broker.holds import MeasuredNode, calibrate
 HOLD_MS_MAX = 100
 CYCLIC_OBJECTS_MAX = 1_000  # a connection that ends leaves some twenty
 TRACKED_OBJECTS_MAX = 20_000
-TRIES = 3  # what a request costs it costs each time; a collection of garbage may come into one of them
+TRIES = 3  # a request has the same cost each time, but garbage may be collected during one of them
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile")]
 
@@ -33,8 +33,8 @@ def node() -> Iterator[MeasuredNode]:
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_hostile_request_does_not_hold_up_the_others(node: MeasuredNode, name: str) -> None:
-    """Whoever can connect can send it; everybody else must still be served meanwhile."""
-    ATTACKS[name](node)  # what is made on first use is made now
+    """Any client can send it; others must still be served meanwhile."""
+    ATTACKS[name](node)  # creates everything that is created on first use
     holds_ms: list[float] = []
     for _ in range(TRIES):
         node.start_measuring()
@@ -71,8 +71,8 @@ def test_a_large_response_is_no_garbage_in_a_cycle(node: MeasuredNode, name: str
 
 
 def test_a_large_answer_is_nothing_to_the_collector(node: MeasuredNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full collection may come while it waits to be encoded, and looks at every object that is tracked then: with
-    200,000 of them, in addition to what the node holds, it held the loop for more than 100 ms."""
+    """A full collection may come while the response waits to be encoded, and examines every tracked object: 200,000
+    more objects blocked the loop for more than 100 ms."""
     encoded, tracked_counts = dispatch._encoded, []
 
     def count(*arguments: Any) -> Any:

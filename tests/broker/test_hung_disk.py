@@ -44,7 +44,8 @@ def in_sync_counts(image: Image) -> list[int]:
 
 @pytest.mark.slow
 def test_others_take_over_from_a_controller_whose_disk_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its heartbeats need no disk. It led the quorum and its partitions for ever, and acknowledged nothing."""
+    """Its heartbeats need no disk. Without the watch, it would lead the quorum and its partitions forever and
+    acknowledge nothing."""
     monkeypatch.setattr(KernelSync, "open", lambda loop: None)
     hung: list[str] = []
     released, sync = threading.Event(), RealFile.sync
@@ -82,7 +83,8 @@ def test_others_take_over_from_a_controller_whose_disk_hangs(monkeypatch: pytest
 
 
 def test_a_node_without_others_says_so_and_goes_on() -> None:
-    """Nobody could take over, so nothing is given up: connections stay, and what waits is answered in the end."""
+    """No other node can take over, so nothing is given up: connections stay, and waiting requests are answered in the
+    end."""
 
     async def test() -> None:
         node = await start_node(SimDisk(0), disk_hang_timeout_ms=1000)
@@ -102,7 +104,8 @@ def test_a_node_without_others_says_so_and_goes_on() -> None:
 
 
 def test_a_node_gives_way_also_if_its_disk_hung_before_it_was_open() -> None:
-    """The watch begins before the logs are read. Whoever can give way comes later, and must hear of it all the same."""
+    """The watch begins before the logs are read. Parts that must give up leaderships are created later, and must learn
+    of the hang."""
     watch = DiskWatch(SimDisk(0), Settings.default(node_id=1), Alarms(TestClock()))
     hung = SimpleNamespace(is_hung=True, look=lambda: True, lane_name="records", oldest_ms=5000)
     cast(Any, watch)._hung_disk = hung

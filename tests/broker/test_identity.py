@@ -1,4 +1,4 @@
-"""meta.properties that somebody has cut or changed: the node says so, and takes nothing for its own by mistake."""
+"""A truncated or changed meta.properties: the node reports it, and never uses another node's directory by mistake."""
 
 from __future__ import annotations
 

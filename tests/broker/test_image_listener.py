@@ -1,4 +1,4 @@
-"""A coordinator hears of every image while it has partitions here, and of the newest one when it gets its first."""
+"""A coordinator gets every image while it has partitions here, and the newest one when it gets its first partition."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def test_a_coordinator_hears_of_images_from_its_first_partition_here_until_its_l
 
 
 def test_a_leadership_that_ends_before_its_load_has_begun_is_not_loaded() -> None:
-    """A node that catches up applies many images at once. There is nothing to unload yet when the leadership ends, and
-    what is loaded afterwards would answer for a partition that another node leads, from then on."""
+    """A node that catches up applies many images at once. When the leadership ends, there is nothing to unload yet, and
+    a later load would serve a partition that another node leads."""
     coordinator = Coordinator()
     listener = listener_of(coordinator)
     listener._changed(image(1), image(2, leader=1), moved(image(2, leader=1)))

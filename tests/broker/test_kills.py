@@ -18,7 +18,7 @@ TOPIC, GROUP = "killed", "readers"
 
 
 class Load:
-    """An idempotent producer with acks=all that never stops, and what it was told."""
+    """An idempotent producer with acks=all that never stops, and its acknowledged records."""
 
     def __init__(self, bootstrap: str) -> None:
         self.acknowledged: dict[tuple[int, int], bytes] = {}

@@ -1,4 +1,4 @@
-"""What the metadata gains leaves the collector's sight, and small changes leave it alone."""
+"""New objects of the metadata are excluded from garbage collection; small changes have no effect."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rules(count: int) -> Image:
 
 
 def test_an_image_that_has_grown_is_looked_through_no_more() -> None:
-    """With 100,000 rules a look takes half a second, in which the node serves nobody."""
+    """With 100,000 rules a collection takes half a second, in which the node serves no client."""
     image, listener = rules(CHANGES_MAX), LastingObjects()
     before = gc.get_freeze_count()
     listener.changed(EMPTY, image, Changes(access=True))

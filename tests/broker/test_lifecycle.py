@@ -66,7 +66,7 @@ def test_a_node_that_starts_waits_for_a_controller_with_too_many_commands() -> N
 
 
 def test_the_time_that_it_waits_to_be_added_to_the_quorum_does_not_count() -> None:
-    """Whoever adds it again may come after lunch, and needs a node that runs."""
+    """The operator may add it again much later, and the node must still be running."""
 
     async def story() -> None:
         assert await register(Store(NOT_A_MEMBER, times=1000)) == 7

@@ -48,10 +48,9 @@ async def unconfirmed() -> World:
 def test_who_asks_for_topics_or_the_cluster_is_sent_to_another_node(
     request_: Struct, version: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An empty list would be taken for a cluster without topics: subscribers by pattern would give up all they have.
-    After an error for one topic, librdkafka asks the same node for as long as it is connected. It is connected to no
-    other node if this one led all that it writes to, so a node that is parted from the others would keep its clients.
-    """
+    """An empty list would mean a cluster without topics: subscribers by pattern would give up all partitions. After an
+    error for one topic, librdkafka asks the same node as long as it is connected. It has no other connection if this
+    node led all its partitions, so an isolated node would keep its clients."""
 
     async def test() -> None:
         world = await unconfirmed()
@@ -85,7 +84,7 @@ def test_who_asks_for_no_topic_learns_of_the_brokers() -> None:
 
 
 def test_the_quorum_is_named_with_every_address_when_nobody_leads_it() -> None:
-    """Whoever looks for the reason has to ask the voters themselves, and must know where they are."""
+    """An operator who investigates must query the voters directly, and needs their addresses."""
 
     async def test() -> None:
         world = await World.make()

@@ -1,4 +1,4 @@
-"""A whole node that lost a part of its state, or got somebody else's: it says so and starts not, or serves no wrong
+"""A complete node that lost a part of its state, or has another node's: it refuses to start, or serves no wrong
 record."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def written(disk: SimDisk, *, topics: tuple[str, ...] = (TOPIC,), **settin
 
 
 async def refused(disk: SimDisk, words: str, **settings: object) -> None:
-    """It does not start, and the next one that starts finds everything as it was."""
+    """It does not start, and changes nothing for the next start."""
     with pytest.raises(CannotStart, match=words):
         await start_node(disk, **settings)
     await turns()
@@ -126,7 +126,7 @@ def test_exchanged_directories_are_not_served_as_each_other() -> None:
 
 @pytest.mark.parametrize("path", ["/data/journal", "/data/raft"])
 def test_a_node_whose_journal_is_removed_under_it_acknowledges_nothing_more(path: str) -> None:
-    """What it writes goes into files that nobody will find again, and no write fails."""
+    """It writes to files that can no longer be found, and no write fails."""
 
     async def work(disk: SimDisk) -> None:
         world = await World.make(disk)
@@ -173,7 +173,7 @@ def test_logs_that_the_metadata_does_not_know_are_kept_for_a_week() -> None:
         with pytest.raises(CannotStart, match="it is an old copy"):
             await World.make(disk)
         await turns()
-        disk.remove("/data/metadata-mark")  # as the message says, to go on with it
+        disk.remove("/data/metadata-mark")  # as the message advises
         again = await World.make(disk)
         strays = [stray.name for stray in again.node.logs.strays.all()]
         assert strays == [f"{TOPIC}-0"]
@@ -183,7 +183,7 @@ def test_logs_that_the_metadata_does_not_know_are_kept_for_a_week() -> None:
 
 
 def test_an_old_copy_of_the_metadata_is_refused_after_a_kill_too() -> None:
-    """A node that is killed writes no last mark. What it marked while it ran must be enough."""
+    """A killed node writes no last mark. The marks that it wrote while running must be enough."""
 
     async def work(disk: SimDisk) -> None:
         world = await World.make(disk)
@@ -207,7 +207,7 @@ def test_an_old_copy_of_the_metadata_is_refused_after_a_kill_too() -> None:
 
 
 def test_retention_goes_on_after_a_restart_in_a_topic_that_nobody_touches() -> None:
-    """Else the disk fills up with what should be gone."""
+    """Otherwise the disk fills up with expired records."""
 
     async def work(disk: SimDisk) -> None:
         first = await World.make(disk)

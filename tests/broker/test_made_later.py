@@ -1,4 +1,4 @@
-"""Elements of a response that are made when it is encoded: the same bytes, and nothing for the collector to look at."""
+"""Elements of a response that are created when it is encoded: the same bytes, and no objects for the collector."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def response(results: list[ReplicaElectionResult]) -> ElectLeadersResponse:
 
 
 def test_it_is_encoded_as_the_list_would_be() -> None:
-    """In every version, and again: a response may be encoded twice, to explain what is wrong with it."""
+    """In every version, and repeatedly: a response may be encoded twice, to explain an error."""
     later = response([ReplicaElectionResult(topic="t", partition_result=MadeLater(_result, list(ROWS)).as_list)])
     listed = response([ReplicaElectionResult(topic="t", partition_result=[_result(*row) for row in ROWS])])
     for version in ElectLeadersResponse.versions:

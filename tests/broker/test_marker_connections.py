@@ -1,4 +1,4 @@
-"""Markers that a node sent on a connection which it has given up end nobody's next transaction."""
+"""Markers on a connection that the sending node has given up do not end a producer's next transaction."""
 
 from __future__ import annotations
 

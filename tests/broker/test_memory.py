@@ -29,7 +29,7 @@ def test_a_frame_larger_than_the_budget_is_granted_when_nothing_else_is_held() -
 
 
 def test_those_who_wait_are_granted_in_order_of_asking() -> None:
-    """A small frame behind a large one would otherwise keep it waiting for ever."""
+    """Otherwise small frames could make a large one wait forever."""
     budget, granted = MemoryBudget(100), list[str]()
     assert budget.take(50)
     assert budget.take(40)
@@ -112,7 +112,7 @@ def test_grants_are_in_order_bounded_and_complete(steps: list[tuple[str, int, in
 
 
 class Frames:
-    """Who was granted, by name."""
+    """Records the names of granted frames."""
 
     def __init__(self) -> None:
         self.granted: list[str] = []
@@ -123,7 +123,7 @@ class Frames:
 
 
 def test_one_address_cannot_keep_the_others_waiting() -> None:
-    """It gets its share of the budget. Its next frames wait for its own, and nobody waits behind them."""
+    """It gets its share of the budget. Its next frames wait for its own, and block no other address."""
     budget, frames = MemoryBudget(100, 50), Frames()
     assert budget.take(50, "attacker")
     assert not budget.take(10, "attacker")
@@ -173,7 +173,7 @@ def test_who_exceeds_the_budget_does_not_wait_behind_those_who_wait_for_it() -> 
 
 
 def test_a_frame_that_has_begun_comes_before_new_ones() -> None:
-    """Or what it holds is held for as long as new ones keep coming."""
+    """Otherwise its memory would be held as long as new frames keep coming."""
     budget, frames = MemoryBudget(100), Frames()
     assert budget.take(100)
     budget.overdrawn_by = frames["somebody else"]
@@ -191,7 +191,7 @@ def test_who_may_exceed_the_budget_is_gone_and_the_next_one_may() -> None:
     assert budget.take(50)
     assert budget.take(50, begun_by=frames["first"])
     budget.wait(50, frames["second"], has_begun=True)
-    budget.used_bytes -= 100  # what the first held goes with it
+    budget.used_bytes -= 100  # the memory of the first one is released with it
     budget.forget(frames["first"])
     assert frames.granted == ["second"]
 

@@ -1,7 +1,7 @@
-"""A node as a process of its own, under attack: its memory stays below 64 MiB and 16 times what it was sent, and below
-the memory budget and 128 MiB, whatever it was sent.
+"""A node as a separate process under attack. Its memory stays below 64 MiB plus 16 times the received bytes, and below
+the memory budget plus 128 MiB.
 
-The high-water mark of the kernel is what counts, so nothing is missed between two looks.
+The kernel's high-water mark is checked, so nothing is missed between two checks.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Node:
         self.sent_bytes += len(data)
 
     def ask(self, data: bytes) -> bytes:
-        """On a connection of its own; empty when the node hung up."""
+        """On a separate connection; empty if the node closed it."""
         connection = self.connect()
         self.send(connection, data)
         with connection.makefile("rb") as stream:
@@ -103,7 +103,7 @@ def very_many_elements(node: Node) -> None:
 
 
 def large_frames_that_never_end(node: Node) -> None:
-    """Each says 90 MB and sends a little: memory is not taken for what is only claimed, beyond the budget."""
+    """Each announces 90 MB and sends a little: announced bytes take no memory beyond the budget."""
     for _ in range(20):
         node.send(node.connect(), (90 * MIB).to_bytes(4, "big") + bytes(300_000))
 
@@ -124,7 +124,7 @@ def fetch_sessions_of_many_partitions(node: Node) -> None:
 
 
 def members_with_much_metadata(node: Node) -> None:
-    """Twenty megabytes each, in a group of its own, kept for half an hour; and many just within bounds."""
+    """Twenty megabytes each, each in a separate group, kept for half an hour; and many within the limits."""
     for size_bytes, count in ((20 * MIB, 10), (MIB - 1024, 60)):
         for n in range(count):
             join = JoinGroupRequest(
@@ -174,10 +174,10 @@ ATTACKS = [consumers_that_never_read, decompression_bombs, very_many_elements, l
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
 def test_memory_stays_within_what_was_promised(cluster: Cluster, attack: Callable[[Node], None]) -> None:
-    """Whoever can connect must not be able to end the process by its memory; and the next client is served."""
+    """No client may end the process by its memory use, and the next client must be served."""
     node = Node(cluster)
     assert node.ask(frame(fetch_request(topic="compacted"), 11)), "it serves before"
-    (node.process / "clear_refs").write_text("5")  # the high-water mark begins anew
+    (node.process / "clear_refs").write_text("5")  # resets the high-water mark
     before_bytes = node.memory_bytes("VmRSS")
     try:
         attack(node)

@@ -1,4 +1,4 @@
-"""What a node counts: true numbers, once per request, that never go back."""
+"""A node's counters: correct numbers, counted once per request, that never decrease."""
 
 from __future__ import annotations
 

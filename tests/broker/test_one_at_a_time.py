@@ -1,4 +1,4 @@
-"""Requests about a transaction that a client sends without waiting are carried out one after the other."""
+"""Requests about a transaction that a client sends without waiting are processed in sequence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whole nodes that send requests to each other, in the simulator: what any of them can serve, another can ask for."""
+"""Complete nodes that send requests to each other, in the simulator: every API that a node serves, another node can
+use."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ LATEST = -1
 
 
 def play(story: Callable[[SimCluster], None], seed: int = 1, topic: NewTopic | None = None) -> None:
-    """Three nodes with a topic of three replicas, or the one that is given, and what a test does with them."""
+    """Runs a test's steps on three nodes with a topic of three replicas, or with the given topic."""
 
     class Told(TopicsScenario):
         checkers = ()
@@ -119,7 +120,7 @@ def test_every_node_can_ask_the_leader_of_a_partition() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_leader_that_dies_is_replaced_for_whoever_asks_again(seed: int) -> None:
-    """The caller only repeats what is retriable: addresses, connections and the new leader are found for it."""
+    """The caller only repeats retriable errors; addresses, connections and the new leader are found automatically."""
 
     def story(cluster: SimCluster) -> None:
         leader_id = node_of(cluster.numbered(1)).peers.directory.leader_of("orders", 0)
@@ -154,7 +155,7 @@ def test_an_unknown_broker_and_an_unknown_partition_are_told_apart() -> None:
 
 
 def test_a_node_that_stops_leaves_nobody_waiting() -> None:
-    """Whoever waits for another node is part of what must end before the disk is let go."""
+    """Requests to other nodes must end before the data directory is unlocked."""
     ended: list[Any] = []
 
     async def work(node: Node) -> None:

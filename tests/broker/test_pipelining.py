@@ -65,7 +65,7 @@ def test_a_fetch_behind_finished_and_waiting_requests_is_answered() -> None:
 
 
 def test_a_followers_second_fetch_ends_its_first() -> None:
-    """It has something new to say, a partition that came or went, and must not wait behind a fetch that waits."""
+    """It reports a change, such as an added or removed partition, and must not wait for the pending fetch."""
 
     async def story() -> None:
         node = await start_node(SimDisk(0))

@@ -17,7 +17,8 @@ Takes = Callable[[int], int]
 
 
 def near(size_bytes: int) -> int:
-    """Nanoseconds for an answer: what leaves the cache takes twice as long, and asking costs next to nothing."""
+    """The nanoseconds for a response: a size beyond the cache takes twice as long, and a request costs almost
+    nothing."""
     return 50 * US + size_bytes * (1 if size_bytes <= CACHE_BYTES else 2)
 
 
@@ -32,7 +33,7 @@ def busy(size_bytes: int) -> int:
 
 
 class Reader:
-    """Asks again and again, and notes what it gets. The log has batches of one size, and so much for each answer."""
+    """Fetches repeatedly and records the sizes. The log has batches of one size, and a fixed time per response."""
 
     def __init__(self, takes_ns: Takes, *, batch_bytes: int = 1, reading_ns: int = 0) -> None:
         self.portions = Portions()
@@ -71,7 +72,7 @@ def test_a_portion_has_its_bounds() -> None:
 
 
 def test_larger_answers_are_tried_again_and_again() -> None:
-    """A laptop goes home with its consumer, and what was near is far away."""
+    """A consumer on a laptop may move, and its latency changes."""
     reader = Reader(near)
     reader.read(1000)
     reader.takes_ns = far
@@ -117,7 +118,7 @@ def test_a_batch_that_is_larger_than_any_portion_comes_alone() -> None:
 
 
 def test_reading_many_partitions_for_little_is_not_worth_it() -> None:
-    """Each answer costs us all the partitions that were asked for, whatever it holds."""
+    """Each response costs the broker all requested partitions, however little it contains."""
     sizes = Reader(near, reading_ns=30 * MS).read(60)
     assert sizes[-1] >= 8 * SMALLEST_BYTES
 
@@ -149,7 +150,7 @@ def test_who_gets_all_it_asks_for_gets_less_again_when_it_comes_nearer() -> None
 
 @pytest.mark.parametrize("every", [3, 7, 100])
 def test_answers_that_were_short_keep_nobody_from_finding_its_size(every: int) -> None:
-    """At the end of a segment, or of what is there at the moment."""
+    """At the end of a segment, or of the log."""
 
     def there() -> Iterable[int]:
         while True:

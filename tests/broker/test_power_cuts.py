@@ -32,7 +32,7 @@ CASES = 125
 
 
 class World:
-    """What clients were told, over all power cuts."""
+    """The acknowledgements that clients received, across all power cuts."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -82,7 +82,7 @@ async def _session(world: World, session: int) -> None:
         await client.ask(FindCoordinatorRequest(coordinator_keys=[GROUP]), FindCoordinatorResponse, 4)
     else:
         await _check(world, client)
-    world.disk.cut_after(world.random.randint(1, 60))  # the power goes within so many calls to the disk
+    world.disk.cut_after(world.random.randint(1, 60))  # the power fails within this many disk calls
     for _ in range(30):
         await _produce(world, client)
         if world.random.random() < 0.3:
@@ -164,7 +164,7 @@ async def _check(world: World, client: Client) -> None:
     for key, value in world.acknowledged.items():
         assert found.get(key) == value, f"acknowledged at {key}: {value!r}, found {found.get(key)!r}"
     assert len(set(found.values())) == len(found), "a record was written twice"
-    # What survived without having been acknowledged has its offset for good, and the sequence goes on behind it.
+    # A record that survived without acknowledgement keeps its offset, and the sequence continues after it.
     world.acknowledged = dict(found)
     for partition in range(PARTITIONS):
         world.sequences[partition] = sum(1 for where, _ in found if where == partition)

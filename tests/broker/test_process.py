@@ -25,7 +25,7 @@ QUICKSTART = Path(__file__).parent / "settings" / "files" / "quickstart.properti
 
 
 def test_a_node_that_waits_for_its_quorum_stops_when_told(tmp_path: Path) -> None:
-    """Alone of three it can never be ready; whoever started it must not have to kill it."""
+    """One of three nodes can never become ready by itself, and must not need to be killed."""
     quorum_ports = free_ports(3)
     alone, *_ = local_cluster(tmp_path, free_ports(3), quorum_ports)
     node = NodeProcess.start(alone)

@@ -1,4 +1,4 @@
-"""A data directory remembers which processes registered with it, so that an old copy of it is told apart."""
+"""A data directory records which processes registered with it, so that an old copy of it is recognised."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from chronik.broker.process import EXIT_FAILED
 from tests.house.repository import SOURCE
 
-# A node in a process of its own. Once it serves, another process registers under its id, as the controller sees it.
+# A node in a separate process. Once it serves, another process registers under its id, as the controller sees it.
 ORIGINAL = """
 import asyncio, sys
 from chronik.broker.process import log_to_stderr, run

@@ -33,7 +33,7 @@ def nodes() -> Iterator[testing.Cluster]:
 
 
 class Load:
-    """Produces with acks=all and idempotence until it is stopped; remembers what was acknowledged, and where."""
+    """Produces with acks=all and idempotence until it is stopped; records the acknowledged values and offsets."""
 
     def __init__(self, client: ClusterClient, topic: str) -> None:
         self._client, self._topic = client, topic
@@ -56,7 +56,7 @@ class Load:
                 await asyncio.sleep(0.002)
 
     async def more(self, count: int = 200) -> None:
-        """Returns when so many more were acknowledged."""
+        """Returns when this many more records were acknowledged."""
         goal = len(self.acked) + count
         while len(self.acked) < goal:
             await asyncio.sleep(0.01)
@@ -123,7 +123,7 @@ async def leader_of(client: ClusterClient, topic: str) -> int:
 
 
 def test_killed_leaders_lose_nothing(nodes: testing.Cluster) -> None:
-    """kill -9 of whoever leads: an in-sync replica takes over, and the old leader comes back as a follower."""
+    """kill -9 of the leader: an in-sync replica takes over, and the old leader comes back as a follower."""
 
     async def disturb(client: ClusterClient, load: Load) -> None:
         leader = await leader_of(client, "killed")

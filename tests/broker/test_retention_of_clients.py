@@ -14,9 +14,9 @@ SECONDS_MAX = 60
 
 
 def test_records_of_librdkafka_without_a_timestamp_outlive_the_next_check(tmp_path: Path) -> None:
-    """Its header names 0 as their largest timestamp. That is no reason to delete what was acknowledged a second ago.
+    """Its header has 0 as the largest timestamp, which must not delete records that were acknowledged a second ago.
 
-    A record that says of itself that it is old goes with the check that must spare the others.
+    A record with an old timestamp is deleted by the check that must keep the others.
     """
     settings = {"log.retention.ms": str(DAY_MS), "log.retention.check.interval.ms": "200"}
     with Cluster(settings=settings, data=tmp_path) as cluster:

@@ -1,4 +1,5 @@
-"""Logins, access rules and quotas together: who a caller is decides what it may do and how much. In virtual time."""
+"""Logins, access rules and quotas together: the caller's identity decides what it may do and how much. In virtual
+time."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from chronik.wire.messages.produce import ProduceResponse
 from tests.broker.hostile import World, batch, produce_request, run
 from tests.broker.sasl.logging_in import ALICE, BOB, Stranger, make_world
 
-ADMIN = b"\0broker\0b"  # the node's own user, who is a super user
+ADMIN = b"\0broker\0b"  # the node's own user, a super user
 ALLOW, LITERAL, ANY_HOST = 3, 3, "*"
 TOPIC, CLUSTER = 2, 4  # Kafka's numbers of resource types
 WRITE, ALTER = 4, 7  # and of operations
@@ -84,7 +85,7 @@ def test_a_user_may_do_what_a_rule_allows_and_nobody_else_may() -> None:
 
 
 def test_who_may_alter_the_cluster_may_not_become_a_super_user() -> None:
-    """The right to set passwords would otherwise be the right to log in as anybody."""
+    """Otherwise the right to set passwords would be the right to log in as anyone."""
 
     async def asked() -> None:
         world = await make_world(**SECURED)

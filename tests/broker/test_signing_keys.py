@@ -165,7 +165,7 @@ def test_a_provider_that_is_down_raises_an_alarm_and_takes_no_key_away() -> None
 
 
 def test_a_node_starts_without_its_provider_and_lets_nobody_in() -> None:
-    """Else one outage would keep every node down that restarts in it."""
+    """Otherwise one outage would prevent every node that restarts meanwhile from starting."""
 
     async def story(desk: Desk) -> None:
         async def meanwhile() -> None:

@@ -1,4 +1,4 @@
-"""A node with TLS, seen by clients: who gets in, who is there, and what a new certificate changes."""
+"""A node with TLS, as clients see it: who can connect, under which identity, and the effect of a new certificate."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def alter_keystore(cluster: Cluster, security: dict[str, str], path: Path) -> No
 
 
 def served_serial(cluster: Cluster, files: Files) -> str:
-    """Of the certificate that the node presents now, to a client that trusts anybody."""
+    """The serial number of the node's current certificate, read by a client that trusts every certificate."""
     from cryptography import x509
 
     pem = ssl.get_server_certificate(("127.0.0.1", cluster.port), timeout=WAIT_S)

@@ -233,7 +233,7 @@ def test_without_a_coordinator_the_answer_is_at_hand() -> None:
 
 
 def test_a_coordinator_that_does_not_answer_is_a_network_error_for_each() -> None:
-    """Nobody knows whether the partitions were added; the producer repeats its request."""
+    """It is unknown whether the partitions were added; the producer retries."""
 
     async def story(world: World) -> None:
         a = world.ask("a")

@@ -36,8 +36,9 @@ from tests.storage import test_transaction_guards as guard_tests
 from tests.storage.driving import open_logs, run, topic_id
 from tests.storage.test_transaction_guards import Partition
 
-SEEDS_MAX = 12  # a change of the product's timing moves every run a little, so the seeds behind the kept one are tried
-# What a test or a check of the product raises. Anything else, a TypeError say, is a mistake of the patch.
+# Any change of the product's timing changes every run slightly, so the seeds after the stored one are tried too.
+SEEDS_MAX = 12
+# The exceptions of tests and of the product's checks. Any other one, such as a TypeError, is an error in the patch.
 COMPLAINTS = (AssertionError, pytest.fail.Exception, InvariantBroken, SimError, StorageError)
 
 

@@ -67,7 +67,7 @@ OLD, NEW = Versions(11, 4, 4), Versions(12, 5, 5)
 
 
 async def until_done(ask: Callable[[], Awaitable[Any]]) -> Any:
-    """Repeats what a client would repeat. `ask` returns an error code, or anything else when it is done."""
+    """Retries like a client. `ask` returns an error code, or something else when it is done."""
     for _ in range(300):
         try:
             found = await ask()
@@ -82,7 +82,7 @@ async def until_done(ask: Callable[[], Awaitable[Any]]) -> Any:
 
 
 class Talk:
-    """What a client of the cluster does, from the process of one node."""
+    """The actions of a client of the cluster, from the process of one node."""
 
     def __init__(self, node: Node, versions: Versions) -> None:
         self._node, self._versions = node, versions
@@ -197,7 +197,7 @@ class Talk:
         assert await until_done(ask) is ErrorCode.NONE
 
     async def stable_offset_of_group(self) -> tuple[int, ErrorCode]:
-        """What is committed for orders-0, and whether a transaction may change it."""
+        """The committed offset of orders-0, and whether a transaction may change it."""
 
         async def ask() -> Any:
             group = OffsetFetchRequestGroup(group_id="g", topics=None)
@@ -308,8 +308,8 @@ def test_pending_offsets_outlive_their_coordinator(seed: int, commits: bool) -> 
 
 
 def test_a_coordinator_that_was_replaced_without_hearing_of_it_tells_no_stable_offsets() -> None:
-    """A copier that comes again asks where its last transaction ended. Told less, it would copy records twice, and its
-    transactional id does not keep it from that: it is the present producer."""
+    """A restarted copier asks for the offset of its last transaction. With an older offset it would copy records twice,
+    and its transactional id would not prevent that, because it is the current producer."""
 
     def story(cluster: SimCluster) -> None:
         async def copy(node: Node, offset: int, coordinator_before: int | None = None) -> int:
@@ -345,7 +345,7 @@ def test_a_coordinator_that_was_replaced_without_hearing_of_it_tells_no_stable_o
     play(story)
 
 
-# Two of the three nodes hold it, so that the third one keeps the quorum while these two do not hear each other.
+# Two of the three nodes have it, so that the third one keeps the quorum while these two cannot reach each other.
 LOSSY = NewTopic(
     name="orders",
     assignments=[PartitionReplicas(index=0, broker_ids=[1, 2])],

@@ -83,8 +83,8 @@ def test_what_a_computation_raises_reaches_who_waits_for_it() -> None:
 
 @pytest.mark.parametrize("ending", ["returns", "raises", "is cancelled"])
 def test_what_a_computation_made_is_freed_with_its_last_user(ending: str) -> None:
-    """A response may be 100,000 objects. Left in a cycle, only a collection of everything frees them, and the loop
-    stands still for as long as that takes."""
+    """A response may have 100,000 objects. In a cycle, only a full collection frees them, and it blocks the loop
+    meanwhile."""
 
     class Response:
         pass
@@ -140,7 +140,7 @@ def test_a_coroutine_gives_way_when_a_turn_is_over() -> None:
 
 
 def test_pieces_that_take_longer_than_they_should_end_a_turn_early() -> None:
-    """By the clock: what a piece costs is an estimate."""
+    """Measured by the clock, because the cost of a piece is an estimate."""
 
     async def story() -> None:
         clock = TestClock()

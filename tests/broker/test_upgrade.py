@@ -63,7 +63,7 @@ async def records_of(world: World, topic: str, partition: int = 0) -> list[Recor
 
 
 def test_every_record_is_there() -> None:
-    """From segments that the checkpoint tells of, and from the journal of the process that was killed."""
+    """From segments listed in the checkpoint, and from the journal of the killed process."""
 
     async def story(world: World) -> None:
         for index in (0, 1):

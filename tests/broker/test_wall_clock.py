@@ -60,7 +60,7 @@ class Watched:
 
 
 def test_clocks_that_agree_give_the_wall_time() -> None:
-    """Also when the wall clock is corrected little by little, however long that goes on."""
+    """Also when the wall clock is corrected gradually, for any length of time."""
     watched = Watched()
     for _ in range(1000):
         watched.clock.pass_by(10_000)
@@ -100,7 +100,7 @@ def test_a_clock_that_comes_back_ends_it(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_a_new_time_that_holds_for_a_day_is_taken_for_true() -> None:
-    """It was the old one that was wrong; nobody should have to confirm that."""
+    """The old time was wrong, and no one should have to confirm that."""
     watched = Watched()
     watched.clock.jump(20 * DAY_MS)
     watched.watch.check()

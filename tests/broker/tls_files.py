@@ -19,7 +19,7 @@ class Files:
 
     @property
     def stores(self) -> dict[str, str]:
-        """What every node is told."""
+        """The settings that every node gets."""
         return {
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.node),

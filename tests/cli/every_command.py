@@ -9,8 +9,8 @@ from chronik.cli.main import COMMANDS, app
 
 Leaf = tuple[str, ...]
 
-# A command that asks a cluster. `FILE` stands for a pipeline, `PLAIN` for a file with a word in it,
-# `SCHEMA` for a JSON Schema.
+# Commands that query a cluster. `FILE` stands for a pipeline, `PLAIN` for a file with a word in it, `SCHEMA` for a JSON
+# Schema.
 ASKING: Final[dict[str, str]] = {
     "topic create": "x",
     "topic list": "--details",
@@ -78,7 +78,7 @@ NOT_ASKING: Final = {"console", "context add", "pipeline init", "pipeline test",
 NEEDING_A_BACKUP: Final = {"restore"}
 
 
-# What a node answers from what it knows by itself.
+# Commands that a node answers from its own knowledge.
 ANSWERED_BY_ANY_NODE: Final = {"compat", "quota list"}
 # What any node refuses first, since the connection has no login.
 REFUSED_WITHOUT_A_LOGIN: Final = {"token create"}

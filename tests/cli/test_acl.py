@@ -1,4 +1,4 @@
-"""`chronik acl` against a running broker with an authorizer: what it prints, and what the rules then do."""
+"""`chronik acl` against a running broker with an authorizer: its output, and the effect of the rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`chronik cluster add`: what is said while a node catches up, and when somebody stops waiting."""
+"""`chronik cluster add`: its output while a node catches up, and when the operator stops waiting."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_how_far_a_node_is(members: tuple[QuorumNode, ...], expected: str) -> No
 
 @pytest.mark.slow
 def test_off_a_terminal_progress_is_told_and_ctrl_c_says_what_remains() -> None:
-    """A script's log shows that something is going on, and an operator learns what they left behind."""
+    """A script's log shows progress, and an operator learns what remains to be done."""
     with Cluster() as cluster:
         command = [sys.executable, "-m", "chronik.cli", "cluster", "add", "9@127.0.0.1:1", "--timeout", "60"]
         environment = {**os.environ, "PYTHONPATH": str(SOURCE), "CHRONIK_BOOTSTRAP": cluster.bootstrap}

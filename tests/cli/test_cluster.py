@@ -1,4 +1,4 @@
-"""Operators' commands on clusters of real nodes: what they show, and that moving and removing nodes loses nothing."""
+"""Operators' commands on clusters of real nodes: their output, and that moving and removing nodes loses nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SETTINGS = {"chronik.admin.listener": f"{HOST}:0"}
 
 
 class Joiner:
-    """A node of its own directory that knows of the cluster only where its quorum listens."""
+    """A node with its own directory that only knows the address of the cluster's quorum listener."""
 
     def __init__(self, node_id: int, directory: Path, bootstrap: list[str]) -> None:
         self.port, self.quorum_port = free_ports(2)
@@ -155,7 +155,7 @@ def test_a_cluster_grows_is_rebalanced_and_loses_a_node_without_losing_a_record(
 def test_a_removal_that_broke_off_can_be_finished(
     run_command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Its broker was forgotten, and the node still counts as one that listens to the quorum: nobody else ends that."""
+    """Its broker was unregistered, and the node is still an observer of the quorum, which no other command ends."""
     chronik = run_command
     founder = Joiner(1, tmp_path, [])
     del founder.settings["controller.quorum.bootstrap.servers"]
@@ -177,7 +177,7 @@ def test_a_removal_that_broke_off_can_be_finished(
 def test_a_node_alone_becomes_a_cluster_that_survives_it(
     run_command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The same data, from one node to three; then the first can go, and what it decided stays."""
+    """The same data, from one node to three. Then the first node can be removed, and its decisions remain."""
     chronik = run_command
     founder = Joiner(1, tmp_path, [])
     del founder.settings["controller.quorum.bootstrap.servers"]
@@ -250,7 +250,7 @@ def test_nodes_that_differ_at_one_version_are_told_apart_from_nodes_that_are_beh
 
 
 def test_status_of_any_kafka(chronik: Run) -> None:
-    """Of Kafka too, as far as it tells: who leads, who votes, who is behind."""
+    """Also of Kafka, as far as it reports this: leader, voters, and lag."""
     page = chronik("cluster", "status", "--format", "json").json
     [node] = page["nodes"]
     assert (node["node"], node["role"], node["state"], page["leader"]) == (1, "leader", "alive", 1)

@@ -1,4 +1,4 @@
-"""Commands against running brokers, ours and Kafka's: what they print, and what they refuse."""
+"""Commands against running brokers, ours and Kafka's: their output, and what they refuse."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_topic_is_created_listed_described_altered_and_deleted(chronik: Run, u
     altered = chronik("topic", "alter", name, "--partitions", "4", "--config", "retention.ms=1000")
     assert (altered.exit_code, altered.out) == (0, f"altered {name}\n")
     [described] = chronik("topic", "describe", name, "--format", "json").json
-    while len(described["partitions"]) != 4:  # a broker learns what the controller decided a moment later
+    while len(described["partitions"]) != 4:  # a broker learns the controller's decisions with a short delay
         [described] = chronik("topic", "describe", name, "--format", "json").json
     assert described["configs"] == {"retention.ms": "1000"}
     assert [row["partition"] for row in described["partitions"]] == [0, 1, 2, 3]
@@ -83,7 +83,7 @@ def test_names_that_do_not_exist_are_answered_with_the_nearest(chronik: Run, uni
 
 
 def test_lines_become_records_and_records_lines(chronik: Run, topic: str) -> None:
-    """The pipe that everybody tries first."""
+    """The pipe that users try first."""
     produced = chronik("produce", topic, "--format", "json", stdin=b"one\ntwo\n\nlast without newline")
     assert sum(row["records"] for row in produced.json) == 4
     consumed = chronik("consume", topic)
@@ -148,7 +148,7 @@ def test_files_are_read_line_by_line_or_whole(chronik: Run, topic: str, tmp_path
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_every_compression_is_readable(chronik: Run, topic: str, codec: str) -> None:
-    """What one command writes the other reads."""
+    """One command can read what the other writes."""
     lines = [f"line {index}" for index in range(1_000)]
     chronik("produce", topic, "-z", codec, "-p", "2", stdin="\n".join(lines).encode())
     assert chronik("consume", topic, "-p", "2").lines == lines
@@ -194,7 +194,7 @@ def test_a_group_reads_once_and_shows_its_lag(chronik: Run, topic: str, unique: 
 
 
 def test_a_reset_shows_its_plan_and_changes_nothing_until_told(chronik: Run, topic: str, unique: Unique) -> None:
-    """Moving a group loses or repeats work: nobody should do it by accident."""
+    """Moving a group loses or repeats work, so it must not happen by accident."""
     group = unique("moved")
     for day in range(1, 6):
         chronik("produce", topic, "-p", "0", "--timestamp", f"2026-03-0{day}T00:00:00Z", stdin=b"%d" % day)
@@ -311,7 +311,7 @@ def test_the_last_records_of_each_partition_can_be_read(chronik: Run, topic: str
 
 
 def test_settings_are_shown_with_their_units(chronik: Run, topic: str) -> None:
-    """The stored value, which scripts and other tools take, and what it means to people; JSON has the first alone."""
+    """The stored value, for scripts and other tools, and its meaning for people; JSON has only the first."""
     assert chronik("config", "set", "topic", topic, "retention.ms=7d", "segment.bytes=1048576").exit_code == 0
     shown = chronik("config", "get", "topic", topic).out
     assert "604800000 (7d)" in shown
@@ -323,7 +323,7 @@ def test_settings_are_shown_with_their_units(chronik: Run, topic: str) -> None:
 
 
 def test_a_dry_run_shows_what_would_be_deleted_and_deletes_nothing(chronik: Run, topic: str, unique: Unique) -> None:
-    """Topics, records and groups; what the command itself would refuse is refused."""
+    """Topics, records and groups. A dry run refuses whatever the command itself would refuse."""
     group = unique("dry")
     for partition in range(3):
         assert chronik("produce", topic, "--partition", str(partition), stdin=b"a\nb\nc\n").exit_code == 0

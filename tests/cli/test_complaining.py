@@ -1,4 +1,4 @@
-"""Messages on stderr: one line each, as text or as JSON, whoever found the mistake."""
+"""Messages on stderr: one line each, as text or as JSON, whichever layer found the error."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_mistake_on_the_command_line_is_one_line_like_any_other(run_command: R
 
 
 def test_with_format_json_errors_are_json(run_command: Run) -> None:
-    """A program that asked for JSON can tell what went wrong without parsing prose."""
+    """A program that requests JSON can determine the error without parsing prose."""
     [port] = free_ports(1)
     for words, exit_code in (
         (["topic", "list", "--format", "json", "--bootstrap", f"127.0.0.1:{port}"], 3),
@@ -51,7 +51,7 @@ def test_with_format_json_errors_are_json(run_command: Run) -> None:
 
 
 def test_json_errors_carry_the_name_of_kafkas_error(chronik: Run, unique: object) -> None:
-    """The name is what a script decides by; the sentence may change."""
+    """Scripts decide by the name; the sentence may change."""
     done = chronik("topic", "describe", "nothing-like-it", "--format", "json")
     told = json.loads(done.err)
     assert (done.exit_code, told["code"], told["exit_code"]) == (1, "UNKNOWN_TOPIC_OR_PARTITION", 1)

@@ -37,7 +37,7 @@ def test_bash_completes_nouns_verbs_and_options(run_command: Run, tmp_path: Path
 
 @pytest.mark.slow
 def test_zsh_completes_nouns_verbs_and_options(run_command: Run, tmp_path: Path) -> None:
-    """In a zsh that somebody types into, because its completion works nowhere else."""
+    """In an interactive zsh, because its completion works nowhere else."""
     zsh = shutil.which("zsh")
     if zsh is None:
         pytest.skip("zsh is not installed")

@@ -26,7 +26,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, stdin: io.StringIO) -> str:
 
 @pytest.mark.parametrize("answer", ["y\n", "YES\n"])
 def test_yes_goes_on(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
-    """And nothing else does."""
+    """No other answer does."""
     assert ask(monkeypatch, Terminal(answer)) == "Delete orders? [y/N] "
 
 
@@ -38,5 +38,5 @@ def test_anything_else_changes_nothing(monkeypatch: pytest.MonkeyPatch, answer: 
 
 
 def test_a_script_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would wait for ever, or read its own data as the answer."""
+    """It would wait forever, or read its own data as the answer."""
     assert ask(monkeypatch, io.StringIO("n\n")) == ""

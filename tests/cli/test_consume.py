@@ -45,7 +45,7 @@ def test_partitions_are_merged_by_time(chronik: Run, topic: str) -> None:
 
 
 def test_a_pattern_is_looked_for_in_keys_and_values(chronik: Run, topic: str) -> None:
-    """As grep would, and the count is of what is found."""
+    """Like grep; the count is the number of matches."""
     found = ("consume", topic, "--by-time", "--format", "json", "--grep")
     assert days(chronik(*found, "Ber[nm]").lines) == [3, 4, 6]
     assert days(chronik(*found, "^k[12]$").lines) == [1, 2]
@@ -57,7 +57,7 @@ def test_a_pattern_is_looked_for_in_keys_and_values(chronik: Run, topic: str) ->
 
 
 def test_a_condition_in_sql_chooses_records(chronik: Run, topic: str) -> None:
-    """What is not JSON does not match, and stops nothing."""
+    """A value that is not JSON does not match, and is not an error."""
     pytest.importorskip("duckdb")
     where = ("consume", topic, "--by-time", "--format", "json", "--where")
     assert days(chronik(*where, "value->>'$.city' = 'Bern'").lines) == [3, 6]
@@ -69,7 +69,8 @@ def test_a_condition_in_sql_chooses_records(chronik: Run, topic: str) -> None:
 
 
 def test_a_group_has_read_what_its_filter_hid(chronik: Run, topic: str, unique: Unique) -> None:
-    """Otherwise a filtered group would read the same records for ever; but nothing behind the last that was printed."""
+    """Otherwise a filtered group would read the same records forever. Records after the last printed one are not
+    committed."""
     group = unique("g")
     chronik("topic", "create", one := unique("one"))
     chronik("produce", one, stdin=b"a\nb\na\nb\nc\n")

@@ -52,7 +52,7 @@ def test_what_a_schema_refuses(chronik: Run, topic: str, schema: Path) -> None:
 
 
 def test_all_fit(chronik: Run, topic: str, tmp_path: Path, schema: Path) -> None:
-    """Exit code 0; and only what is asked for is read."""
+    """Exit code 0; and only the requested records are read."""
     done = chronik("contract", "check", topic, "--schema", str(schema), "--last", "1")
     assert (done.exit_code, done.out) == (0, f"{schema} refuses none of 1 record of {topic}.\n")
     assert chronik("contract", "check", topic, "--schema", str(schema), "--max-records", "1").exit_code == 0

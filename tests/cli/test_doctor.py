@@ -113,7 +113,7 @@ def test_faults_are_found_one_by_one_and_gone_when_they_are_fixed(
     assert "One more failed voter stops all changes of metadata." in text
     assert "`chronik cluster remove 3`" in text
 
-    # The bundle of that moment holds what was seen, and no record.
+    # The bundle contains the observations of that moment, and no record.
     bundle = tmp_path / "report.tar.gz"
     assert "read it before you send it" in chronik("doctor", "--bundle", str(bundle)).out
     assert stat.S_IMODE(bundle.stat().st_mode) == 0o600
@@ -137,7 +137,7 @@ def test_faults_are_found_one_by_one_and_gone_when_they_are_fixed(
 
 
 def test_a_single_node_is_healthy(run_command: Run) -> None:
-    """What a newcomer runs first must not look broken."""
+    """A newcomer's first command must not look broken."""
     with Cluster(settings={"chronik.admin.listener": "127.0.0.1:0"}) as cluster:
         at = ("--bootstrap", cluster.bootstrap)
         run_command("topic", "create", "orders", *at)

@@ -85,6 +85,6 @@ def test_no_command_line_ends_in_a_traceback(tmp_path: Path, words: list[str]) -
 @given(command_lines())
 @settings(max_examples=MANY, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_ten_thousand_command_lines_end_in_no_traceback(tmp_path: Path, words: list[str]) -> None:
-    """The same, for long enough to meet what is rare."""
+    """The same, for long enough to reach rare cases."""
     with nowhere(tmp_path):
         assert exit_code_of(words) in (0, 1, 2, 3)

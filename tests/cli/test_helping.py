@@ -69,7 +69,7 @@ def test_only_paragraphs_are_joined() -> None:
 
 
 def test_every_default_is_told_in_the_help() -> None:
-    """Whoever leaves an option out must know what they get."""
+    """Users must know the value of an option that they omit."""
     silent = []
     for leaf in every_leaf():
         command = app

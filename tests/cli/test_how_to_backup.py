@@ -17,7 +17,7 @@ STEPS_MIN = 18
 
 @pytest.mark.slow
 def test_every_command_of_the_guide_prints_what_the_guide_says(tmp_path: Path) -> None:
-    """Nobody should find out during a disaster that the guide is wrong."""
+    """A disaster is the wrong time to find out that the guide is wrong."""
     before, after = free_ports(2)
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

@@ -17,7 +17,7 @@ STEPS_MIN = 25
 
 @pytest.mark.slow
 def test_every_command_of_the_guide_prints_what_the_guide_says(tmp_path: Path) -> None:
-    """Who follows a guide that is wrong gives up on security first."""
+    """Users of a wrong guide give up on security first."""
     places = free_places(3)
     init = "chronik init cluster --nodes 3 --secure"
     replaced = {init: " ".join([init, *place_words(places)])}

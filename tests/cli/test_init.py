@@ -98,7 +98,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten_either(tmp_path: Path)
 
 
 def test_passwords_are_in_files_and_nowhere_else(run_command: Run, tmp_path: Path) -> None:
-    """What is printed lands in logs and on screens. The file of a node has the brokers' password, and no other."""
+    """Output ends up in logs and on screens. A node's file only has the brokers' password."""
     done = run_command("init", str(tmp_path / "c"), "--secure", "--nodes", "3")
     users = tmp_path / "c/users"
     passwords = {name: (users / f"{name}.password").read_text().strip() for name in ("admin", "app")}

@@ -1,4 +1,4 @@
-"""Lines that become records: what each form accepts, and that nothing else is ever written."""
+"""Lines that become records: what each format accepts, and that nothing else is ever written."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def as_csv(data: bytes, key_field: str | None = None) -> list[Input]:
     ],
 )
 def test_a_json_line_that_is_not_a_record_is_refused_with_its_number(line: str, why: str) -> None:
-    """Reading what one knows and dropping the rest turned rows of a table into null records: tombstones by accident."""
+    """Ignoring unknown fields turned rows of a table into null records, which are tombstones."""
     with pytest.raises(BadLine) as refused:
         as_json(b'{"value": "fine"}\n' + line.encode())
     assert str(refused.value).startswith("f, line 2: ")
@@ -84,7 +84,7 @@ def test_a_json_line_may_hold_everything_that_consume_prints() -> None:
 
 
 def test_json_lines_are_values_byte_by_byte() -> None:
-    """The consumer gets what the file holds: spaces, order and digits included."""
+    """The consumer gets the file's contents, including spaces, order and digits."""
     data = b'{"id": 7,  "x": 1.50}\n\n{"id": "a\xc3\xa4"}\r\n[1]'
     assert [record.value for record in as_jsonl(data)] == [b'{"id": 7,  "x": 1.50}', b'{"id": "a\xc3\xa4"}', b"[1]"]
     assert [record.key for record in as_jsonl(data[:-4], "id")] == [b"7", b"a\xc3\xa4"]

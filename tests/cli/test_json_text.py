@@ -1,4 +1,4 @@
-"""JSON as text: what counts as a document, and that its layout changes nothing else."""
+"""JSON as text: which texts are documents, and that a change of layout changes nothing else."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_layout_changes_blanks_and_nothing_else(tree: Any, indent: Any, is_ascii
 
 
 def test_numbers_and_keys_that_python_would_change_stay_as_they_are() -> None:
-    """1.10 is not 1.1 to a bank, and a key that is there twice is somebody's bug to find."""
+    """1.10 is not 1.1 to a bank, and a duplicate key is a bug that must stay visible."""
     text = '{"a":1.10,"a":1e400,"b":[ ],"c":{}, "d":12345678901234567890.5}'
     assert document_in(text.encode()) == text
     assert indented(text).split() == ['{', '"a":', "1.10,", '"a":', "1e400,", '"b":', "[],", '"c":', "{},", '"d":',

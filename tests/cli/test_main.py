@@ -208,7 +208,7 @@ def test_no_broker_is_3_and_says_where_it_was_looked_for(run_command: Run) -> No
 
 
 def test_errors_go_to_stderr_without_colours_in_a_pipe(run_command: Run) -> None:
-    """What a program reads must not hold escape codes, nor errors among the results."""
+    """Output for programs must not contain escape codes, nor errors among the results."""
     [port] = free_ports(1)
     done = run_command("topic", "list", "--format", "json", "--bootstrap", f"127.0.0.1:{port}")
     assert done.out == ""
@@ -244,7 +244,7 @@ def test_compat_compares_with_a_running_broker(chronik: Run) -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_ends_quietly_with_130(our_broker: object, tmp_path: Path) -> None:
-    """No stack trace: the user knows what they did."""
+    """No stack trace, because the user pressed the key."""
     bootstrap = our_broker.bootstrap  # type: ignore[attr-defined]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "CHRONIK_BOOTSTRAP": bootstrap}
     chronik = [sys.executable, "-m", "chronik.cli"]

@@ -1,4 +1,4 @@
-"""Moves of replicas as somebody sees them: how long they take, and what they wait for."""
+"""Moves of replicas as shown to users: their duration, and what they wait for."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_is_copied_is_compared_with_the_leader() -> None:
     ],
 )
 def test_the_blocker_is_named(seen: Topology, words: str) -> None:
-    """Somebody who waits for hours has to know for what."""
+    """A user who waits for hours must know the reason."""
     copying = copies(MOVING, seen, [directory(1, 1000), directory(3, 300)])
     assert name_blocker(MOVING, seen, copying) == words
 

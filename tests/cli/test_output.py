@@ -32,7 +32,7 @@ ROWS = [{"name": "a", "size": 10, "note": "[red]x"}, {"name": "longer", "size": 
     ],
 )
 def test_sizes_have_units(size: int, text: str) -> None:
-    """Nobody counts digits."""
+    """Digits are hard to count."""
     assert human_bytes(size) == text
 
 
@@ -70,7 +70,7 @@ def test_times_that_are_none_or_nonsense_do_not_break_a_command() -> None:
 
 
 def test_a_table_is_aligned_and_shows_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """Square brackets are data, not colours; nothing stands for nothing; no line ends in blanks."""
+    """Square brackets are data, not colours; a missing value is shown as nothing; no line ends in blanks."""
     print_rows(ROWS, COLUMNS, as_json=False)
     assert capsys.readouterr().out.splitlines() == [
         "NAME       SIZE  NOTE",
@@ -97,7 +97,7 @@ def test_no_rows_are_an_empty_list_or_a_word_to_people(capsys: pytest.CaptureFix
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=5))
 def test_a_wide_table_is_not_cut_in_a_pipe(values: list[str]) -> None:
     """Whatever the width of some terminal is, a pipe gets whole values."""
-    # Only what a terminal can show: control characters and blanks would be counted differently.
+    # Only printable characters: control characters and blanks would be counted differently.
     names = [re.sub(r"\W", "x", value) * 60 for value in values]
     rows = [{"name": name} for name in names]
     out = io.StringIO()
@@ -114,7 +114,7 @@ class Terminal(io.StringIO):
 
 
 def on_screen(rows: list[dict[str, object]], columns: tuple[Column, ...], width: int) -> tuple[list[str], str]:
-    """What a terminal of that width shows, and what is said beside the table."""
+    """The output on a terminal of that width, and the messages beside the table."""
     screen, beside = Terminal(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", str(width))
@@ -161,7 +161,7 @@ NODE  ROLE    STATE                                         APPLIED  BEHIND  LAG
 
 @pytest.mark.parametrize("width", SCREENS)
 def test_a_table_on_a_screen_shows_every_column_or_says_which_are_missing(width: int) -> None:
-    """A column that vanishes without a word is taken for one that is not there. Numbers stay whole."""
+    """A column that is silently omitted would seem not to exist. Numbers are not truncated."""
     lines, beside = on_screen(NODES, COLUMNS_OF_STATUS, width)
     assert [*lines, *beside.splitlines()] == SCREENS[width].splitlines()
 

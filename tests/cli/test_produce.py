@@ -1,4 +1,4 @@
-"""`chronik produce` against a broker: what is refused, what was written before that, and what is warned of."""
+"""`chronik produce` against a broker: what is refused, what was written before that, and the warnings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cli.conftest import Run
 
 
 def test_rows_that_are_no_records_write_nothing_and_say_what_to_use(chronik: Run, unique: Callable[[str], str]) -> None:
-    """Exit code 2 promises that a script may mend its input and start again."""
+    """Exit code 2 guarantees that a script may correct its input and start again."""
     topic = unique("orders")
     chronik("topic", "create", topic, "-p", "1")
     rows = b'{"id": 1, "city": "Bonn"}\n{"id": 2, "city": "Ulm"}\n'
@@ -67,7 +67,7 @@ def test_a_timestamp_older_than_the_topics_retention_is_warned_of_once(
 
 @pytest.mark.slow
 def test_a_record_that_waits_is_explained_within_seconds_and_given_up_in_time(run_command: Run) -> None:
-    """Without a word the command looks as if it hung, and nobody knows which node to look at."""
+    """Without a message the command seems to hang, and the node at fault is unknown."""
     with Cluster(nodes=3, settings={"min.insync.replicas": "3"}) as cluster:
         servers = ("--bootstrap", cluster.bootstrap)
         assert run_command("topic", "create", "waits", "-p", "1", *servers).exit_code == 0

@@ -145,7 +145,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.long
 @pytest.mark.parametrize("leaf", sorted(ASKING.keys() - ANSWERED_BY_ANY_NODE - REFUSED_WITHOUT_A_LOGIN))
 def test_no_command_waits_for_a_quorum_that_is_lost(chronik: Run, leaf: str, pipeline: Path, tmp_path: Path) -> None:
-    """Whatever somebody tries at that moment, they hear the cause, and soon."""
+    """Every command that an operator tries then reports the cause, and soon."""
     plain = tmp_path / "plain"
     plain.write_text("word\n")
     schema = tmp_path / "schema.json"
@@ -176,7 +176,7 @@ def test_a_command_that_needs_a_login_is_refused_at_once(chronik: Run, leaf: str
 
 
 def test_backup_and_restore_without_a_quorum(chronik: Run, survivor: Cluster, tmp_path: Path) -> None:
-    """Of a cluster that is well, a backup is at hand; neither command waits for the one that is not."""
+    """Of a healthy cluster, a backup exists; neither command waits for the lost one."""
     with Cluster() as well:
         assert chronik("topic", "create", "kept", "--bootstrap", well.bootstrap).exit_code == 0
         assert chronik("produce", "kept", "--bootstrap", well.bootstrap, stdin=b"one\n").exit_code == 0
@@ -224,7 +224,8 @@ def test_a_cluster_that_lost_one_node_of_three_goes_on(
 
 
 def test_voters_that_have_lost_their_metadata_are_named(run_command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All answer, and none will ever be elected: "an election may be in progress" lets the operator wait in vain."""
+    """All respond, and none can ever be elected. With "an election may be in progress" the operator would wait without
+    success."""
     with Cluster(nodes=3, in_process=False) as cluster:
         ports = dict(enumerate(free_ports(3), 1))
         for node_id, port in ports.items():

@@ -15,7 +15,7 @@ ATTEMPTS_MAX = 50
 
 
 def listed(chronik: Run, user: str, expected: Sequence[tuple[object, ...]]) -> list[tuple[object, ...]]:
-    """The user's quotas. A broker of Kafka hears of a change later than its controller, so it is asked again."""
+    """The user's quotas. A broker of Kafka learns of a change later than its controller, so the query is repeated."""
     for _ in range(ATTEMPTS_MAX):
         rows = [row for row in chronik("quota", "list", "--format", "json").json if row.get("user") == user]
         found: list[tuple[object, ...]] = [(row.get("client_id"), row["quota"], row["limit"]) for row in rows]

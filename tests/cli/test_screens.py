@@ -1,6 +1,6 @@
 """Every table of every command on screens of 60, 80 and 120 columns, as `screens.txt` shows them.
 
-CHRONIK_REWRITE=1 writes the file anew; the difference is then there to be reviewed.
+CHRONIK_REWRITE=1 rewrites the file, so that the difference can be reviewed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def drawn() -> str:
 
 
 def test_every_table_looks_as_it_did() -> None:
-    """A column that is added to a table pushes another one off a screen; somebody has to see that."""
+    """A column that is added to a table may displace another one, and a reviewer must see that."""
     now = drawn()
     if os.environ.get("CHRONIK_REWRITE"):
         GOLDEN.write_text(now)
@@ -74,7 +74,7 @@ def test_every_table_looks_as_it_did() -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_column_of_any_table_is_lost_without_a_line_that_says_so(width: int) -> None:
-    """What is not shown and not named is taken for something that does not exist. No line is wider than the screen."""
+    """A column that is neither shown nor named would seem not to exist. No line is wider than the screen."""
     for name, columns in tables():
         lines, beside = on_screen([{column.key: value_of(column) for column in columns}], columns, width)
         named = beside.partition("(")[2].partition(")")[0].split(", ") if beside else []

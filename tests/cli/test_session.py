@@ -51,7 +51,7 @@ def test_a_second_ctrl_c_ends_what_does_not_heed_the_first() -> None:
 
 
 def test_the_handler_of_the_process_is_put_back() -> None:
-    """What runs behind the loop, printing for example, is interrupted as before."""
+    """Code after the loop, such as printing, is interrupted as before."""
     before = signal.getsignal(signal.SIGINT)
 
     async def work() -> int:

@@ -26,7 +26,7 @@ FAILED = Outcome(7, "quorum", [FAULT], ["a line"], failure=Violation("3 committe
 def test_a_failing_seed_is_shrunk_unless_told_otherwise(
     run_command: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], fault_count: int
 ) -> None:
-    """Two hundred more runs are not what one wants who only looks for the first failure."""
+    """Two hundred more runs are unwanted if only the first failure is of interest."""
     monkeypatch.setattr(scenarios, "run_named", lambda *_, **_named: FAILED)
     monkeypatch.setattr(sweep, "shrunk", lambda outcome, tell: Outcome(7, "quorum", [], [], failure=outcome.failure))
     done = run_command("sim", "--scenario", "quorum", "--seed", "7", *words)
@@ -35,14 +35,14 @@ def test_a_failing_seed_is_shrunk_unless_told_otherwise(
 
 
 def test_a_fault_that_a_scenario_does_not_have_is_told_with_those_it_has(run_command: Run) -> None:
-    """Nobody knows two dozen names by heart."""
+    """Two dozen names are hard to remember."""
     done = run_command("sim", "--scenario", "loss", "--fault", "lost-keys", "--seeds", "1")
     assert done.exit_code != 0
     assert "lost-journal" in done.err
 
 
 class FakeWorkers:
-    """Every seed passes, except those in `failing`; after `chunks_max` chunks somebody presses Ctrl-C."""
+    """Every seed passes, except those in `failing`; after `chunks_max` chunks Ctrl-C is simulated."""
 
     failing: tuple[int, ...] = ()
     chunks_max = 1000

@@ -1,4 +1,4 @@
-"""`chronik sql` as a user types it: three formats, exit codes, and what is said when something is missing."""
+"""`chronik sql` as users run it: three formats, exit codes, and messages about missing things."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_no_rows_are_an_answer(run_command: Run) -> None:
 
 
 def test_a_long_query_draws_nothing_between_the_rows(run_command: Run) -> None:
-    """DuckDB shows its progress on stdout, which belongs to whoever reads the rows."""
+    """DuckDB shows its progress on stdout, where only rows may be."""
     query = "SELECT current_setting('enable_progress_bar') AS bar"
     assert run_command("sql", query, "--format", "json").json == [{"bar": False}]
 
@@ -72,7 +72,7 @@ def test_a_topic_is_asked_by_name(run_command: Run, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_fails_has_its_exit_code_and_one_line(run_command: Run) -> None:
-    """1 for the query, 2 for the command, 3 for nobody there."""
+    """1 for the query, 2 for the command, 3 if no broker responds."""
     for words, exit_code in (
         (["DROP TABLE x"], 1),
         (["SELECT * FROM orders", "--bootstrap", "127.0.0.1:1"], 3),
@@ -113,7 +113,7 @@ def test_a_file_or_stdin_may_hold_several_statements(run_command: Run, tmp_path:
 
 
 def test_show_tables_lists_topics_and_tables(run_command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The first thing that people type who know SQL."""
+    """The first command that users of SQL type."""
     from deltalake import write_deltalake
     from pyarrow import table
 
@@ -138,7 +138,7 @@ def test_a_missing_extra_is_told_with_the_command_that_installs_it(
 
 
 def test_a_value_that_is_not_json_is_refused_with_the_way_around_it(run_command: Run) -> None:
-    """One record among a million must not keep anybody from the others."""
+    """One bad record among a million must not prevent access to the others."""
     values = "FROM (VALUES ('{\"a\": 1}'), ('not json')) AS t(value)"
     done = run_command("sql", f"SELECT value->>'$.a' AS a {values}")
     assert (done.exit_code, "TRY(...)" in done.err) == (1, True), done.err

@@ -1,4 +1,4 @@
-"""The SQL prompt: what is a statement, and what the keys do."""
+"""The SQL prompt: what counts as a statement, and the effect of keys."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_semicolons_end_statements_outside_of_quotes_and_comments(text: str, sta
 
 
 def typed(*lines: str | type[BaseException]) -> Callable[[str], str]:
-    """Somebody who types these lines, or presses these keys, and then Ctrl-D."""
+    """Input with these lines or keys, and then Ctrl-D."""
     given: Iterator[str | type[BaseException]] = iter(lines)
 
     def read(_: str) -> str:
@@ -54,7 +54,7 @@ def typed(*lines: str | type[BaseException]) -> Callable[[str], str]:
 
 
 def test_statements_are_asked_when_they_end(capsys: pytest.CaptureFixture[str]) -> None:
-    """Over several lines, several in one line; an error is told and the prompt goes on."""
+    """A statement over several lines, several in one line; the prompt continues after an error."""
     asked: list[str] = []
 
     def ask(text: str) -> None:
@@ -84,7 +84,7 @@ def test_words_that_end_the_prompt(word: str) -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_cancels_a_query_and_the_prompt_goes_on(tmp_path: Path) -> None:
-    """On a real terminal, with a real query that would take hours. The history keeps what was typed."""
+    """On a real terminal, with a real query that would take hours. The history keeps the typed text."""
     pytest.importorskip("duckdb")
     pytest.importorskip("deltalake")
     ours, theirs = pty.openpty()

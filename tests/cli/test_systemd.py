@@ -1,4 +1,4 @@
-"""A node under systemd: the unit, and what the node tells the service manager."""
+"""A node under systemd: the unit, and the node's notifications to the service manager."""
 
 from __future__ import annotations
 

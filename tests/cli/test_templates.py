@@ -1,4 +1,4 @@
-"""Format strings: what fields print, and what is refused before anything is read."""
+"""Format strings: the output of fields, and which formats are refused before anything is read."""
 
 from __future__ import annotations
 

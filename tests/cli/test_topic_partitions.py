@@ -14,7 +14,7 @@ Unique = Callable[[str], str]
 
 
 def test_old_records_are_deleted_up_to_an_offset_a_time_or_the_end(chronik: Run, unique: Unique) -> None:
-    """What has to go by law or by mistake; nothing behind the position goes with it."""
+    """Records that must be removed by law, or were written by mistake; nothing after the position is removed."""
     name = unique("old")
     chronik("topic", "create", name, "-p", "2", "-c", "retention.ms=-1")
     for day in range(1, 6):
@@ -35,7 +35,7 @@ def test_old_records_are_deleted_up_to_an_offset_a_time_or_the_end(chronik: Run,
 
 
 def test_offsets_of_a_topic_that_a_group_no_longer_reads_are_deleted(chronik: Run, unique: Unique) -> None:
-    """Otherwise its lag grows for ever. What it still has to read stays."""
+    """Otherwise its lag grows forever. Offsets of topics that it reads stay."""
     group, kept, old = unique("g"), unique("kept"), unique("old")
     for name in (kept, old):
         chronik("topic", "create", name, "-p", "2")
@@ -67,7 +67,7 @@ def test_the_number_of_replicas_changes_and_leaders_return(
         grown = run_command("topic", "alter", "t", "--replication-factor", "3")
         assert (grown.exit_code, grown.out) == (0, "altered t\n"), grown.err
         while any(isr != [1, 2, 3] for _, _, isr in described()):
-            pass  # brokers hear of it a moment later
+            pass  # brokers learn of it with a short delay
         assert len(run_command("consume", "t").lines) == 3
 
         leaders = [leader for leader, _, _ in described()]

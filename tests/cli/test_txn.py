@@ -196,7 +196,7 @@ def _until_ended(chronik: Run, opened: Open) -> str:
 
 
 def test_names_that_no_coordinator_knows_are_refused(chronik: Run, opened: Open) -> None:
-    """With the nearest one that it does; and abort does not create what it was to end."""
+    """The message names the most similar known name; and abort does not create an id."""
     wrong = opened.name[:-1] + "x"
     for words in (["describe"], ["explain"], ["abort"]):
         done = chronik("txn", *words, wrong)

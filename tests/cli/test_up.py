@@ -1,4 +1,4 @@
-"""`chronik up` as a user meets it: what it prints, and that what it prints works."""
+"""`chronik up` as users run it: its output, and that the printed commands work."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def data_of(directory: Path, *nodes: int, count: int | None = None) -> None:
 
 @pytest.mark.slow
 def test_up_says_where_everything_is_what_to_try_and_that_it_stopped(run_command: Run) -> None:
-    """The next thing to type is on the screen, and it works as it stands there."""
+    """The next command is on the screen, and works when copied."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     command = [sys.executable, "-m", "chronik.cli", "up", "--port", "0", "--log-level", "error"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:

@@ -100,7 +100,7 @@ def test_rates_come_from_two_rounds() -> None:
 
 
 def test_the_largest_come_first_and_what_is_unknown_last() -> None:
-    """Whoever sorts looks for the largest. Forever is longer than any number."""
+    """Users sort to find the largest. Forever is longer than any number."""
     rows: list[dict[str, Any]] = [
         {"name": "a", "size_bytes": 1, "retention_ms": 5},
         {"name": "b", "size_bytes": 3, "retention_ms": -1},

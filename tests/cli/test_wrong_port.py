@@ -17,7 +17,7 @@ HOST = "127.0.0.1"
 
 
 def test_the_admin_port_is_recognised_and_the_client_port_named(run_command: Run) -> None:
-    """Each side waits for the other: nothing but a look at what is there ends that before a time-out."""
+    """Each side waits for the other; only inspecting the data avoids the time-out."""
     [admin] = free_ports(1)
     with Cluster(settings={"chronik.admin.listener": f"{HOST}:{admin}"}):
         done = run_command("topic", "list", "--bootstrap", f"{HOST}:{admin}")
@@ -28,7 +28,7 @@ def test_the_admin_port_is_recognised_and_the_client_port_named(run_command: Run
 
 @contextmanager
 def web_server() -> Iterator[int]:
-    """Answers every request of HTTP, and waits for the end of anything else."""
+    """Responds to every HTTP request, and waits for the end of any other data."""
     loop, ready, ports = asyncio.new_event_loop(), threading.Event(), []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

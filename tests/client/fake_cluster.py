@@ -1,8 +1,8 @@
 """A small Kafka in memory: nodes that lead partitions, logs that check sequences, and faults on demand.
 
-It does what a producer and a consumer can notice, and nothing else: batches are appended to the partition's log by its
-leader, a repeated batch is answered with its first offset, one out of sequence is refused. `trouble`, when set, is
-asked before and after each produce and may refuse it, or swallow the answer after the records were written.
+It implements only what producers and consumers can notice: batches are appended to the partition's log by its leader, a
+repeated batch is answered with its first offset, one out of sequence is refused. `trouble`, when set, is asked before
+and after each produce and may refuse it, or swallow the answer after the records were written.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class FakeCluster:
         self.machine.network.listening[f"node{node_id}", PORT] = broker
 
     def stop(self, node_id: int) -> None:
-        """The node is gone: nobody can connect, and whoever was connected is cut off."""
+        """Stops the node: connections are refused, and open ones are closed."""
         del self.nodes[node_id]
         del self.machine.network.listening[f"node{node_id}", PORT]
         self.machine.network.cut(f"node{node_id}", PORT)

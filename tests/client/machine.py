@@ -1,7 +1,7 @@
 """A machine for client tests: virtual time, chance from a seed, and a network in memory that can be cut.
 
-`run` drives a coroutine in virtual time: when everybody waits, time jumps to the next timer, so nothing here is slow
-and nothing depends on how fast the machine is.
+`run` drives a coroutine in virtual time: when every task waits, time jumps to the next timer. So nothing here is slow
+or depends on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Chance:
 
 
 class Nothing(Exception):
-    """Everybody waits and no timer is set: nothing would ever happen."""
+    """Every task waits and no timer is set, so nothing would ever happen."""
 
 
 class _Jumping(selectors.DefaultSelector):
@@ -78,7 +78,7 @@ class Endpoint(Protocol):
 
 
 class Network:
-    """Connects clients to endpoints by address. What is not in `listening` refuses connections."""
+    """Connects clients to endpoints by address. Addresses that are not in `listening` refuse connections."""
 
     def __init__(self) -> None:
         self.listening: dict[tuple[str, int], Callable[[], Endpoint]] = {}
@@ -114,7 +114,7 @@ class Link:
         self._protocol, self._endpoint, self._is_silent = protocol, endpoint, is_silent
         self._loop = asyncio.get_running_loop()
         self.is_open = True
-        # Timers of one moment fire in any order, so what travels stands in queues and a timer takes the head.
+        # Timers of one moment fire in any order, so data in flight is queued, and a timer takes the first item.
         self._outgoing: deque[bytes] = deque()
         self._incoming: deque[bytes] = deque()
         endpoint.opened(self._send, self.hang_up)

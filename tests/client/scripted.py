@@ -1,4 +1,4 @@
-"""A broker that answers as a test tells it: one function per request class, wire messages in and out.
+"""A broker with scripted responses: one function per request class, wire messages in and out.
 
 A handler gets (request, version) and returns a response; an awaitable of one, to answer later while others wait behind
 it; NO_ANSWER, to leave the client waiting; or HANG_UP. ApiVersions is answered from `versions`, and everything that

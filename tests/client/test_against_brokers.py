@@ -55,7 +55,7 @@ async def produce(cluster: ClusterClient, topic: str, values: range, *, keys: in
 
 
 def test_topics_live_through_their_whole_life(bootstrap: str, unique: Unique) -> None:
-    """Create, grow, configure, look at and delete; every refusal carries Kafka's own code."""
+    """Create, grow, configure, describe and delete; every refusal has Kafka's error code."""
 
     async def work() -> None:
         async with client(bootstrap) as cluster:
@@ -67,7 +67,7 @@ def test_topics_live_through_their_whole_life(bootstrap: str, unique: Unique) ->
                 "no!": ErrorCode.INVALID_TOPIC_EXCEPTION,
             }
             await topics.grow(cluster, name, 5)
-            # A broker learns what the controller decided a moment later.
+            # A broker learns the controller's decisions with a short delay.
             while len((await cluster.refresh([name])).topic(name).partitions) != 5:
                 await asyncio.sleep(0.01)
             with pytest.raises(Refused, match="INVALID_PARTITIONS"):
@@ -150,7 +150,7 @@ def test_every_codec_comes_back_as_it_was_sent(bootstrap: str, unique: Unique, c
 
 
 class Group:
-    """Members in one process, each with connections of its own, and what each has read."""
+    """Members in one process, with separate connections, and the records that each has read."""
 
     def __init__(self, bootstrap: str, group_id: str, topic: str, assignor: str) -> None:
         self.bootstrap, self.group_id, self.topic, self.assignor = bootstrap, group_id, topic, assignor
@@ -202,7 +202,7 @@ class Group:
 
 @pytest.mark.parametrize("assignor", sorted(ASSIGNORS))
 def test_members_share_a_topic_and_take_over_from_who_leaves(bootstrap: str, unique: Unique, assignor: str) -> None:
-    """Every record is read once, whoever comes and goes between batches of them."""
+    """Every record is read once, although members join and leave between batches."""
 
     async def work() -> None:
         async with client(bootstrap) as cluster:
@@ -235,7 +235,7 @@ def test_members_share_a_topic_and_take_over_from_who_leaves(bootstrap: str, uni
 
 
 def test_a_group_goes_on_where_it_committed(bootstrap: str, unique: Unique) -> None:
-    """The whole point of a group: a restart neither loses nor repeats what was committed."""
+    """The purpose of a group: a restart neither loses nor repeats committed records."""
 
     async def work() -> None:
         async with client(bootstrap) as cluster:
@@ -262,7 +262,7 @@ def test_a_group_goes_on_where_it_committed(bootstrap: str, unique: Unique) -> N
 
 
 def test_a_group_without_offsets_starts_as_told(bootstrap: str, unique: Unique) -> None:
-    """A new dashboard wants what comes now, a new table wants everything."""
+    """A new dashboard wants new records only, a new table wants all of them."""
 
     async def work() -> None:
         async with client(bootstrap) as cluster:
@@ -330,7 +330,7 @@ def test_a_commit_of_an_old_generation_is_refused(bootstrap: str, unique: Unique
 def test_new_partitions_are_noticed_by_the_group(
     bootstrap: str, unique: Unique, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A topic that grows while it is read would otherwise have partitions that nobody reads."""
+    """Otherwise a topic that grows while it is read would have partitions without a reader."""
     monkeypatch.setattr(membership, "TOPICS_CHECK_MS", 100)
 
     async def work() -> None:

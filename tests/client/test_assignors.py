@@ -61,7 +61,7 @@ FROM_JAVA: list[tuple[str, dict[str, int], Members, dict[str, str]]] = [
 def test_the_result_is_that_of_javas_assignor(
     name: str, counts: dict[str, int], members: Members, expected: dict[str, str]
 ) -> None:
-    """Members of one group may be different clients: whoever leads must decide the same."""
+    """Members of one group may be different clients, so every leader must compute the same result."""
     assigned = ASSIGNORS[name].assign(counts, members)
     shown = {m: " ".join(f"{at.topic}{at.partition}" for at in sorted(each)) for m, each in assigned.items()}
     assert shown == expected
@@ -116,13 +116,13 @@ def test_every_partition_that_somebody_wants_has_one_reader_who_wants_it(
 def test_sticky_rounds_end_balanced_having_moved_no_more_than_needed(
     counts: dict[str, int], before: int, after: int
 ) -> None:
-    """Members come and go; the others keep what they have, except for what makes it even again."""
+    """Members join and leave; the others keep their partitions, except for those needed for balance."""
     topics = tuple(sorted(counts))
     assignor = ASSIGNORS["cooperative-sticky"]
     owned = settle({f"m{index}": Subscription(topics) for index in range(before)}, counts)
     members = {f"m{index}": Subscription(topics, tuple(owned.get(f"m{index}", ()))) for index in range(after)}
     first = assignor.assign(counts, members)
-    # Nothing is given to somebody while another still owns it.
+    # No partition is assigned to a member while another one still owns it.
     for member_id, partitions in first.items():
         for other, had in owned.items():
             if other != member_id and other in members:
@@ -132,13 +132,13 @@ def test_sticky_rounds_end_balanced_having_moved_no_more_than_needed(
     assert max(sizes) - min(sizes) <= 1
     total = sum(counts.values())
     kept = sum(len(set(settled[m]) & set(owned[m])) for m in settled if m in owned)
-    # Who stays can keep at most the larger half of an even share.
+    # A remaining member can keep at most the larger half of an even share.
     most = sum(min(len(owned[m]), -(-total // after)) for m in members if m in owned)
     assert kept >= most - after
 
 
 def settle(members: Members, counts: dict[str, int]) -> dict[str, list[TopicPartition]]:
-    """Rounds until nobody has to let go of anything, as members do it."""
+    """Repeats rounds until no member must revoke anything, as members do."""
     for generation in range(5):
         assigned = ASSIGNORS["cooperative-sticky"].assign(counts, members)
         let_go = any(set(members[m].owned) - set(assigned[m]) for m in members)
@@ -149,7 +149,7 @@ def settle(members: Members, counts: dict[str, int]) -> dict[str, list[TopicPart
 
 
 def test_of_two_who_claim_a_partition_the_later_generation_has_it() -> None:
-    """A member that was away still claims what others got meanwhile."""
+    """A member that was away still claims partitions that others got meanwhile."""
     a0 = TopicPartition("a", 0)
     members = {"m1": Subscription(("a",), (a0,), generation=3), "m2": Subscription(("a",), (a0,), generation=5)}
     assert ASSIGNORS["cooperative-sticky"].assign({"a": 1}, members) == {"m1": [], "m2": [a0]}

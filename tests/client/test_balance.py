@@ -122,7 +122,7 @@ def copied(before: Cluster, after: Cluster) -> int:
 
 
 def copies_needed(racks: dict[int, str | None], before: Cluster) -> int:
-    """What a broker that goes held, and then as many as brokers have too many, or too few, if that is more."""
+    """The replicas of removed brokers, plus the number that brokers have too many or too few, whichever is larger."""
     held = Counter(dict.fromkeys(racks, 0))
     held.update(broker for replicas in before.values() for broker in replicas if broker in racks)
     left = sum(broker not in racks for replicas in before.values() for broker in replicas)
@@ -134,7 +134,7 @@ def copies_needed(racks: dict[int, str | None], before: Cluster) -> int:
 
 
 def test_hardly_anything_is_copied_that_need_not_be() -> None:
-    """Copies are what a rebalance costs. Now and then one more is needed, where a broker has a replica already."""
+    """Copies are the cost of a rebalance. Occasionally one more is needed, where a broker already has a replica."""
     needed = more = 0
     for seed in range(200):
         random = Random(seed)

@@ -94,7 +94,7 @@ def test_a_queue_that_cannot_be_sends_nothing(what: str) -> None:
 
 @pytest.mark.parametrize("assignor", [RangeAssignor(), RoundRobinAssignor(), CooperativeStickyAssignor()])
 def test_every_partition_is_assigned_once(assignor: RangeAssignor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an assignor leaves out nobody reads, and nobody complains."""
+    """A partition that an assignor omits is never read, and no error shows it."""
     members = {"a": Subscription(("t",)), "b": Subscription(("t",))}
     assert sum(map(len, assignor.assign({"t": 5}, members).values())) == 5
     monkeypatch.setattr("chronik.client.assignors._topics_of", lambda members: set())

@@ -59,7 +59,7 @@ async def read_past_errors(consumer: Consumer, poll_count: int) -> list[Record]:
     [(EARLIEST, 0), (0, 0), (37, 37), (AtTime(0), 0), (AtTime(1_370), 37), (AtTime(1_371), 38)],
 )
 def test_reading_starts_where_it_is_told(start: Any, first: int) -> None:
-    """An offset inside a batch too: brokers send whole batches, and what comes before must not show."""
+    """Also an offset inside a batch: brokers send whole batches, and earlier records must not be returned."""
 
     async def work(fake: FakeCluster, cluster: Any) -> None:
         await fill(cluster, 100)
@@ -138,7 +138,7 @@ def test_a_quiet_partition_does_not_hold_back_a_busy_one() -> None:
 
 
 def test_a_gone_offset_starts_again_as_configured_or_is_told() -> None:
-    """Retention takes what was not read in time; silence would be the worst answer."""
+    """Retention deletes records that were not read in time, and the consumer must not hide that."""
 
     async def work(fake: FakeCluster, cluster: Any) -> None:
         await fill(cluster, 10)
@@ -202,7 +202,7 @@ def test_a_paused_partition_is_kept_and_not_read() -> None:
 
 
 def test_a_deleted_topic_is_told_after_a_while() -> None:
-    """`consume --follow` on a topic that somebody deletes must not hang silently."""
+    """`consume --follow` on a topic that is deleted must not hang silently."""
 
     async def work(fake: FakeCluster, cluster: Any) -> None:
         async with Consumer(cluster) as consumer:
@@ -217,7 +217,7 @@ def test_a_deleted_topic_is_told_after_a_while() -> None:
 
 @pytest.mark.parametrize("damaged_s", [5, 60], ids=["mended in time", "for good"])
 def test_a_partition_that_its_leader_cannot_read_is_told_after_a_while(damaged_s: int) -> None:
-    """Replicas are mended within seconds; a reader of the last copy would wait for ever."""
+    """Replicas are repaired within seconds; a reader of the last copy would wait forever."""
 
     async def work(fake: FakeCluster, cluster: Any) -> None:
         await fill(cluster, 10)
@@ -245,7 +245,7 @@ def test_a_partition_that_its_leader_cannot_read_is_told_after_a_while(damaged_s
 
 
 def test_damaged_bytes_are_told_with_their_offset() -> None:
-    """A checksum that nobody checks protects nobody."""
+    """A checksum only protects if it is checked."""
 
     async def work(fake: FakeCluster, cluster: Any) -> None:
         await fill(cluster, 10)

@@ -1,4 +1,4 @@
-"""Groups in which our consumer and librdkafka's sit together: each reads what the other writes into the protocol."""
+"""Groups with our consumer and librdkafka's: each understands the other's data in the protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARTITION_COUNT = 6
 
 
 class TheirMember:
-    """A consumer of librdkafka, polled in a thread of its own."""
+    """A consumer of librdkafka, polled in a separate thread."""
 
     def __init__(self, bootstrap: str, group_id: str, topic: str, assignor: str) -> None:
         self.read: list[bytes] = []
@@ -53,7 +53,7 @@ class TheirMember:
 def test_ours_and_librdkafkas_share_a_topic(
     bootstrap: str, unique: Callable[[str], str], assignor: str, theirs_first: bool
 ) -> None:
-    """Whoever came first leads and assigns; the other has to understand it, and nothing is lost or read twice."""
+    """The first member leads and assigns; the other one must understand it, and no record is lost or read twice."""
 
     async def work() -> None:
         async with client(bootstrap) as cluster, client(bootstrap) as own:

@@ -86,7 +86,7 @@ def test_lingering_gathers_what_comes_within_it() -> None:
 
 @pytest.mark.parametrize("codec", Codec)
 def test_every_codec_arrives_compressed_and_whole(codec: Codec) -> None:
-    """A broker stores what it was sent: compression is the producer's."""
+    """A broker stores batches as sent: compression is the producer's task."""
 
     async def work(fake: FakeCluster, cluster: Any) -> None:
         async with Producer(cluster, codec=codec) as producer:
@@ -160,7 +160,7 @@ def test_a_batch_too_large_for_the_broker_goes_in_pieces() -> None:
 
 
 def test_a_single_record_that_is_too_large_fails_alone() -> None:
-    """Splitting ends at one record; what follows goes on, in sequence."""
+    """Splitting ends at one record; later records are sent, in sequence."""
 
     async def work(fake: FakeCluster, cluster: Any) -> None:
         fake.message_bytes_max = 1_000
@@ -173,7 +173,7 @@ def test_a_single_record_that_is_too_large_fails_alone() -> None:
         with pytest.raises(DeliveryFailed, match="1 record for t-0 not delivered"):
             await large
         assert ((await good).offset, (await after).offset) == (0, 1)
-        await producer.flush()  # what failed was told once
+        await producer.flush()  # the failure was already reported
         await producer.close()
 
     on_cluster(work)
@@ -227,7 +227,7 @@ def test_encoded_batches_without_a_partition_spread() -> None:
 
 
 def test_what_cannot_be_delivered_in_time_fails_with_the_reason() -> None:
-    """A record must not wait for ever, and whoever sent it must learn why."""
+    """A record must not wait forever, and its sender must learn the reason."""
 
     async def work(fake: FakeCluster, cluster: Any) -> None:
         fake.trouble = lambda when, at: ErrorCode.NOT_ENOUGH_REPLICAS if when == BEFORE else 0
@@ -382,7 +382,7 @@ def test_a_record_that_has_no_form_fails_and_the_next_goes_on() -> None:
 
 
 def test_closing_without_flushing_tells_those_who_wait() -> None:
-    """A receipt must not stay open for ever."""
+    """A receipt must not stay open forever."""
 
     async def work(fake: FakeCluster, cluster: Any) -> None:
         producer = Producer(cluster, linger_ms=10_000)

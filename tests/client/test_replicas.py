@@ -16,7 +16,7 @@ def one(offset: int, value: bytes, epoch: int = 1) -> bytes:
 A, B, C = one(0, b"a"), one(1, b"b"), one(2, b"c")
 CASES = [
     ([{0: A, 1: B}, {0: A, 1: B}], (2, None)),
-    ([{0: A, 1: B, 2: C}, {0: A}], (1, None)),  # one broker answered with less: go on behind it
+    ([{0: A, 1: B, 2: C}, {0: A}], (1, None)),  # one broker returned less: continue after it
     ([{0: A}, {0: A, 1: B}, {0: A, 1: B, 2: C}], (1, None)),
     ([{0: A, 1: B}, {0: A, 1: one(1, b"x")}], (1, 1)),
     ([{0: A, 1: B}, {0: A, 1: one(1, b"b", epoch=2)}], (1, 1)),  # the same record, of another leader

@@ -1,4 +1,4 @@
-"""More and fewer replicas: who gets one and who gives one up."""
+"""More and fewer replicas: which brokers get one and which lose one."""
 
 from __future__ import annotations
 

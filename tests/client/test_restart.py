@@ -1,4 +1,4 @@
-"""A broker that is killed under load and comes back: the client notices a pause, and nothing else."""
+"""A broker that is killed under load and restarted: the client only notices a pause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is asked: bootstrap, leaders, coordinators, and when to ask again."""
+"""Which broker gets a request: bootstrap, leaders, coordinators, and when to look them up again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.client.machine import Chance, Machine
 
 
 def test_the_first_bootstrap_server_that_answers_will_do() -> None:
-    """One broker that is down must not keep anybody out."""
+    """One broker that is down must not prevent a connection to the cluster."""
 
     async def work(fake: FakeCluster, _: Any) -> None:
         async with ClusterClient(fake.machine.runtime, "gone:1,node1:9092") as cluster:
@@ -135,7 +135,7 @@ def test_asking_for_metadata_creates_no_topic_unless_told() -> None:
 
 
 def test_what_is_retriable_is_tried_until_it_works_or_time_is_up() -> None:
-    """Kafka says which errors pass; nothing else is worth a second attempt."""
+    """Kafka defines which errors are temporary; others are not retried."""
 
     async def work(fake: FakeCluster, cluster: ClusterClient) -> None:
         attempts: list[float] = []
@@ -203,8 +203,8 @@ def test_a_coordinator_is_remembered_until_it_moves() -> None:
 
 
 def test_a_coordinator_that_is_gone_for_good_is_looked_for_again() -> None:
-    """It cannot be connected to any more, and what is known of the brokers may name it for minutes: without another
-    look the group would stand still for as long."""
+    """It is unreachable, and metadata may name it for minutes: without another lookup the group would not progress
+    meanwhile."""
 
     async def work(fake: FakeCluster, cluster: ClusterClient) -> None:
         where = {"node": 1}
@@ -230,7 +230,7 @@ def test_a_coordinator_that_is_gone_for_good_is_looked_for_again() -> None:
 
 
 def test_a_closed_client_says_so() -> None:
-    """Otherwise it would quietly open new connections that nobody closes."""
+    """Otherwise it would silently open new connections that are never closed."""
 
     async def work(fake: FakeCluster, cluster: ClusterClient) -> None:
         await cluster.close()
@@ -242,7 +242,7 @@ def test_a_closed_client_says_so() -> None:
 
 @pytest.mark.parametrize("delay_ms", range(6))
 def test_giving_up_or_closing_while_connecting_leaves_no_connection(delay_ms: int) -> None:
-    """At whatever moment: a connection that nobody owns stays open for ever, and keeps its loop from closing."""
+    """At any moment: a connection without an owner stays open forever and prevents its loop from closing."""
 
     async def work(fake: FakeCluster, cluster: ClusterClient) -> None:
         await cluster.refresh(None)

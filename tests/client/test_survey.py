@@ -1,4 +1,4 @@
-"""Who of a quorum answers, in words and figures. `tests/cli/test_quorum_lost.py` asks real nodes."""
+"""Which nodes of a quorum respond, in words and figures. `tests/cli/test_quorum_lost.py` queries real nodes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_voters_without_their_metadata_answer_and_cannot_vote() -> None:
 
 
 def test_observers_have_no_vote() -> None:
-    """They answer, and elect nobody."""
+    """They respond, and have no vote."""
     seen = Survey(5, (node(1, answers=False), node(2, answers=True, is_voter=False)))
     assert (seen.voters, seen.answering, seen.needed, seen.is_lost) == ((1,), (), 1, True)
 

@@ -1,4 +1,4 @@
-"""State of a group that must never be, made on purpose: the next step stops the node before members are told of it."""
+"""Invalid states of a group, created on purpose: the next step stops the node before members see them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_group_that_cannot_be_stops_the_node(what: str) -> None:
 
 
 def test_generations_never_go_back_in_the_log() -> None:
-    """A member of the later one would be taken for one of the past."""
+    """A member of the later generation would count as one of an earlier generation."""
     made = group()
     made.begin_generation(1)
     made.stored = made.to_stored({"a": b"", "b": b""})

@@ -53,7 +53,7 @@ Story = Callable[[GroupCoordinator, FakePartition, FakeClock], Coroutine[Any, An
 
 
 def play(story: Story) -> None:
-    """Runs a story on one loaded partition, which commits only when it is told to."""
+    """Runs a story on one loaded partition, which commits only on request."""
     clock = FakeClock()
 
     async def main() -> None:
@@ -90,7 +90,7 @@ def error_of(answer: Any) -> ErrorCode:
 
 
 def test_an_offset_is_read_only_after_it_is_committed() -> None:
-    """A consumer that resumed from an offset which is then lost would skip what it never processed."""
+    """A consumer that resumed from an offset that is then lost would skip records that it never processed."""
 
     async def story(coordinator: GroupCoordinator, partition: FakePartition, clock: FakeClock) -> None:
         answer = commit(coordinator, 5)
@@ -124,7 +124,7 @@ def test_a_commit_in_pieces_of_which_nothing_can_be_stored_is_refused() -> None:
 
 
 def test_expiry_spares_an_offset_that_is_being_committed_anew() -> None:
-    """The old offset is past its retention, the new one on its way: its removal would land behind the commit."""
+    """The old offset has expired, and a new one is being written: the removal would come after the commit."""
 
     async def story(coordinator: GroupCoordinator, partition: FakePartition, clock: FakeClock) -> None:
         commit(coordinator, 5)
@@ -193,7 +193,7 @@ def test_an_offset_that_outlives_its_group_has_one_again() -> None:
 
 
 def test_a_client_that_hangs_up_does_not_take_its_commit_back() -> None:
-    """The log has it; only the answer finds nobody."""
+    """The commit is in the log; only the response does not reach the client."""
 
     async def story(coordinator: GroupCoordinator, partition: FakePartition, clock: FakeClock) -> None:
         commit(coordinator, 5).cancel()
@@ -208,7 +208,8 @@ def test_a_client_that_hangs_up_does_not_take_its_commit_back() -> None:
 
 
 def test_a_deleted_topic_takes_its_offsets_along_and_spares_its_successor() -> None:
-    """A topic made anew under the same name starts from its own beginning, not from its predecessor's offsets."""
+    """A topic that is created again with the same name starts at its own beginning, not at its predecessor's
+    offsets."""
 
     async def story(coordinator: GroupCoordinator, partition: FakePartition, clock: FakeClock) -> None:
         partition.commits_at_once = True
@@ -273,7 +274,7 @@ def test_groups_are_answered_for_by_their_partitions_alone() -> None:
         ]
         listed = coordinator.list_groups(ListGroupsRequest(), FakeCaller(5))
         assert listed.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        # A heartbeat during loading is taken for good: sessions begin when loading ends.
+        # A heartbeat during loading counts: sessions begin when loading ends.
         beats = [
             coordinator.heartbeat(HeartbeatRequest(group_id=name, generation_id=1, member_id="m"), FakeCaller(4))
             for name in (here, loading, elsewhere)
@@ -371,7 +372,7 @@ def members(coordinator: GroupCoordinator) -> list[Member]:
 
 
 def test_member_ids_are_the_clients_name_and_a_random_uuid() -> None:
-    """Operators read them in descriptions; nobody may guess one and act as that member."""
+    """Operators read them in descriptions, and no client may guess one and act as that member."""
 
     async def story(coordinator: GroupCoordinator, partition: FakePartition, clock: FakeClock) -> None:
         first = join(coordinator, version=4).member_id

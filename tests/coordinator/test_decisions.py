@@ -65,7 +65,7 @@ def sync(shard: GroupShard, joined: JoinGroupResponse, replies: list[SyncGroupRe
 
 
 def commit(shard: GroupShard, decision: Decision, error: ErrorCode = NONE) -> None:
-    """What the runtime does with a decision."""
+    """Does with a decision what the runtime does."""
     if error is NONE:
         for offset, record in enumerate(decision.records):
             shard.replay(record, offset)
@@ -110,7 +110,7 @@ def test_the_leaders_sync_returns_the_assignment_and_is_answered_when_it_is_comm
 
 
 def test_an_assignment_is_decided_once_in_a_generation() -> None:
-    """The second SyncGroup of an impatient leader waits for the first one's record; it makes none of its own."""
+    """An impatient leader's second SyncGroup waits for the record of the first one, and writes none itself."""
 
     def story(shard: GroupShard, joined: JoinGroupResponse) -> None:
         first, second = [], []

@@ -138,7 +138,7 @@ def test_a_classic_join_does_not_replace_a_group_of_another_kind() -> None:
 
 
 def test_offsets_of_topics_that_are_read_stay_and_the_others_go() -> None:
-    """By age, and when somebody deletes them."""
+    """By age, and on an explicit deletion."""
 
     def story(shard: GroupShard, other: OtherGroup) -> None:
         removed = offset_removed("other", "unread", 0)

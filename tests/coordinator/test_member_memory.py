@@ -70,7 +70,7 @@ def leave(coordinator: GroupCoordinator, group: str, member_id: str) -> None:
 
 
 def test_a_member_with_too_much_metadata_is_refused_for_good() -> None:
-    """Twenty megabytes would be kept for half an hour. The code says that what was sent is too large."""
+    """Twenty megabytes would be kept for half an hour. The error code says that the data is too large."""
 
     async def story(coordinator: GroupCoordinator, memory: MemberMemory) -> None:
         assert (await joined(coordinator, "g", 20 * MIB)).error_code == ErrorCode.MESSAGE_TOO_LARGE
@@ -81,7 +81,7 @@ def test_a_member_with_too_much_metadata_is_refused_for_good() -> None:
 
 
 def test_members_of_many_groups_are_bounded_together() -> None:
-    """Clients that are told COORDINATOR_NOT_AVAILABLE try again, and get in when others have left."""
+    """Clients that get COORDINATOR_NOT_AVAILABLE retry, and succeed when other members have left."""
 
     async def story(coordinator: GroupCoordinator, memory: MemberMemory) -> None:
         members = [await joined(coordinator, f"g{n}", MIB - 10) for n in range(50)]
@@ -95,7 +95,7 @@ def test_members_of_many_groups_are_bounded_together() -> None:
 
 
 def test_a_member_can_join_again_when_the_memory_is_spent() -> None:
-    """It takes no more than it has; but it may not take more."""
+    """It needs no additional memory; but it may not use more."""
 
     async def story(coordinator: GroupCoordinator, memory: MemberMemory) -> None:
         small = await joined(coordinator, "small", 100)

@@ -44,7 +44,8 @@ Place = tuple[str, int]
 
 
 class Model:
-    """Kafka's rule: on COMMIT a pending offset is stored if its place in the log is behind the stored one's."""
+    """Kafka's rule: on COMMIT, a pending offset is stored if its position in the log is after that of the stored
+    one."""
 
     def __init__(self) -> None:
         self.stored: dict[Place, tuple[int, int]] = {}  # offset, and the place of its record in the log

@@ -110,7 +110,7 @@ MEMBER = {"member_id": "a-1", "client_id": "a", "client_host": "/h", "session_ti
 ONE_MEMBER = {"protocol_type": "consumer", "generation": 5, "protocol": "range", "leader": "a-1"}
 
 OLD = {
-    # What older brokers left in the log: (key, value, what it means).
+    # Records of older brokers: (key, value, meaning).
     "offset v0": ("0001 0001 67 0001 74 00000001", "0000 0000000000000009 0001 6d 0000018bcfe56800", {}),
     "offset v0 under the oldest key": (
         "0000 0001 67 0001 74 00000001",
@@ -171,7 +171,7 @@ def test_records_are_written_byte_for_byte_as_kafka_writes_them(name: str) -> No
 
 @pytest.mark.parametrize("name", OLD)
 def test_records_of_older_brokers_are_understood(name: str) -> None:
-    """A log is compacted, not rewritten: what a broker wrote years ago is still there."""
+    """A log is compacted, not rewritten: records from years ago may still be there."""
     key, value, changed = OLD[name]
     record = decode(bytes.fromhex(key), bytes.fromhex(value))
     assert record is not None

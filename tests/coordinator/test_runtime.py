@@ -35,7 +35,7 @@ def change(number: int) -> CoordinatorRecord:
 
 
 class Memory:
-    """A shard that keeps the numbers it was told, with the offsets they came from."""
+    """A shard that stores numbers from its records, with their offsets."""
 
     record_types = RECORD_TYPES
 
@@ -97,7 +97,7 @@ def log_of(*numbers: int, **fields: Any) -> list[bytes]:
 
 
 def test_a_write_is_answered_after_it_is_committed_and_replayed() -> None:
-    """An answer promises that the change survives and that whoever asks next sees it."""
+    """A response guarantees that the change survives and that later requests see it."""
 
     async def story(runtime: Runtime) -> None:
         partition = FakePartition(commits_at_once=False)
@@ -131,7 +131,7 @@ def test_writes_are_replayed_in_the_order_of_the_log_whatever_is_told_first() ->
 
 
 def test_a_write_behind_one_that_timed_out_times_out_too() -> None:
-    """The first stays queued, because the log may still commit it; whoever comes later must not wait for ever."""
+    """The first write stays queued, because the log may still commit it; later writes must not wait forever."""
 
     async def story(runtime: Runtime) -> None:
         partition = FakePartition(commits_at_once=False)
@@ -152,7 +152,7 @@ def test_a_write_behind_one_that_timed_out_times_out_too() -> None:
 
 
 def test_a_refused_append_changes_nothing() -> None:
-    """What the log does not have must not be in the state."""
+    """The state must not contain records that the log does not have."""
 
     async def story(runtime: Runtime) -> None:
         partition = FakePartition()
@@ -167,7 +167,7 @@ def test_a_refused_append_changes_nothing() -> None:
 
 
 def test_an_error_without_a_code_is_a_bug_and_is_not_swallowed() -> None:
-    """Only errors that know what to tell a client are told."""
+    """Only errors with a code for clients are returned to clients."""
 
     async def story(runtime: Runtime) -> None:
         partition = FakePartition()
@@ -202,7 +202,7 @@ def test_a_write_that_takes_too_long_is_answered_but_not_forgotten() -> None:
 
 
 def test_a_failed_commit_is_answered_and_replayed_once_something_behind_it_is_committed() -> None:
-    """Commit is a prefix of the log: what stands before a committed record is committed."""
+    """The committed part is a prefix of the log: records before a committed record are committed."""
 
     async def story(runtime: Runtime) -> None:
         partition = FakePartition(commits_at_once=False)
@@ -220,7 +220,7 @@ def test_a_failed_commit_is_answered_and_replayed_once_something_behind_it_is_co
 
 
 def test_settling_waits_for_what_was_written_before_and_for_nothing_after() -> None:
-    """A reader that asked for stable offsets must not starve while others go on writing."""
+    """A request for stable offsets must not starve while other clients continue to write."""
 
     async def story(runtime: Runtime) -> None:
         partition = FakePartition(commits_at_once=False)
@@ -240,7 +240,7 @@ def test_settling_waits_for_what_was_written_before_and_for_nothing_after() -> N
 
 
 def test_an_answer_may_write_again() -> None:
-    """A group that has stored its assignment goes on from there, within the same turn."""
+    """A group that has stored its assignment continues in the same loop iteration."""
 
     async def story(runtime: Runtime) -> None:
         await runtime.load(FakePartition())
@@ -255,7 +255,7 @@ def test_an_answer_may_write_again() -> None:
 
 
 def test_a_partition_is_served_between_load_and_unload_only() -> None:
-    """Before, its state is not known; after, somebody else may be changing it."""
+    """Before that, its state is unknown; after that, another node may be changing it."""
 
     async def story(runtime: Runtime) -> None:
         with pytest.raises(NotCoordinator):
@@ -280,7 +280,7 @@ def test_a_partition_is_served_between_load_and_unload_only() -> None:
 
 
 def test_what_a_new_leader_found_in_its_log_is_served_once_it_is_committed() -> None:
-    """A tail that no other replica has yet can still be lost; nobody may have read it by then."""
+    """A tail that no other replica has can still be lost, so no client may have read it."""
 
     async def story(runtime: Runtime) -> None:
         partition = FakePartition(log=log_of(1, 2))
@@ -298,7 +298,7 @@ def test_what_a_new_leader_found_in_its_log_is_served_once_it_is_committed() -> 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT])
 def test_a_load_outlasts_a_time_with_too_few_replicas(code: ErrorCode) -> None:
-    """Leadership does not change when the others come back, so nobody would begin the load a second time."""
+    """The leadership does not change when the other replicas are back, so nothing would start the load again."""
 
     async def story(runtime: Runtime) -> None:
         partition = FakePartition(log=log_of(1, 2))
@@ -365,7 +365,7 @@ def test_a_load_that_is_overtaken_by_an_unload_never_serves() -> None:
 
 
 def test_the_newest_leadership_wins_in_whatever_order_its_news_arrive() -> None:
-    """Image changes are applied in order, but loads take time and unloads are told late."""
+    """Images are applied in order, but loads take time and unloads may be reported late."""
 
     async def story(runtime: Runtime) -> None:
         await runtime.load(FakePartition(leader_epoch=1, log=log_of(1)))
@@ -381,7 +381,7 @@ def test_the_newest_leadership_wins_in_whatever_order_its_news_arrive() -> None:
 
 
 def test_a_log_that_cannot_be_read_is_not_served() -> None:
-    """Serving what was read so far would lose offsets that were acknowledged; the caller gets the error."""
+    """Serving a part of the log would lose acknowledged offsets, so the caller gets the error."""
 
     async def story(runtime: Runtime) -> None:
         broken = records.Record(0, 0, b"\x00\x01", b"\x00\x03")
@@ -447,7 +447,7 @@ def test_transactional_records_count_when_their_transaction_commits() -> None:
 
 
 def test_a_shard_hears_of_every_image_while_it_serves_and_of_the_newest_when_it_is_loaded() -> None:
-    """Assignments follow the partitions of topics; a shard that moved here has to begin with what is there now."""
+    """Assignments depend on the partitions of topics, so a shard that was moved here needs the current image."""
 
     async def story(runtime: Runtime) -> None:
         runtime.image_changed(image(1), Changes())

@@ -214,7 +214,7 @@ def test_a_write_that_the_log_takes_for_a_repetition_is_not_acknowledged() -> No
 
 
 def test_records_of_open_transactions_are_unsettled() -> None:
-    """State that is removed by age must spare what they are about, as it does for writes in flight."""
+    """Expiry must keep the state that they refer to, as with writes in flight."""
 
     async def story(runtime: Runtime, partition: FakePartition) -> None:
         runtime.write_in_transaction(0, [change(1)], lambda error: None, SEVEN)
@@ -263,7 +263,7 @@ def test_what_is_replayed_at_append_is_replayed_once_and_at_its_offset() -> None
 
 
 def test_a_refused_append_leaves_nothing_behind() -> None:
-    """What the log does not hold must not be in the state: the next decision would build on it."""
+    """The state must not contain records that the log does not have: the next decision would build on them."""
 
     async def story(runtime: Runtime, partition: FakePartition) -> None:
         decide(runtime)
@@ -280,7 +280,7 @@ def test_a_refused_append_leaves_nothing_behind() -> None:
 
 
 def test_an_answer_without_records_waits_for_what_it_was_made_from() -> None:
-    """A heartbeat that changes nothing still tells of state which a failover could take back."""
+    """A heartbeat that changes nothing still reports state that a failover could lose."""
 
     async def story(runtime: Runtime, partition: FakePartition) -> None:
         answers: list[ErrorCode] = []
@@ -297,7 +297,7 @@ def test_an_answer_without_records_waits_for_what_it_was_made_from() -> None:
 
 
 def test_what_was_replayed_at_append_goes_with_the_shard_when_it_was_never_committed() -> None:
-    """The new leader may not have it. Nobody was told of it, so its number may be given again."""
+    """The new leader may not have it. No client has seen it, so its number may be used again."""
 
     async def story(runtime: Runtime, partition: FakePartition) -> None:
         decide(runtime)

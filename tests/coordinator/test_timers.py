@@ -59,7 +59,7 @@ def test_setting_again_moves_the_deadline_in_both_directions() -> None:
 
 
 def test_cancelled_and_cleared_deadlines_never_run() -> None:
-    """A group that was deleted must not come back through a timer of its own."""
+    """A timer must not restore a deleted group."""
 
     async def play(timers: Timers, clock: FakeClock) -> None:
         ran: list[str] = []
@@ -79,7 +79,7 @@ def test_cancelled_and_cleared_deadlines_never_run() -> None:
 
 
 def test_deadlines_that_fall_due_together_are_worked_off_in_slices() -> None:
-    """A thousand sessions that end at once must not keep the loop from anything else."""
+    """A thousand sessions that expire together must not block the loop."""
 
     async def play(timers: Timers, clock: FakeClock) -> None:
         ran: list[int] = []
@@ -124,7 +124,7 @@ commands = st.lists(
 @settings(max_examples=200, deadline=None)
 @given(commands)
 def test_timers_agree_with_a_list_that_is_searched(script: list[tuple[str, int, int]]) -> None:
-    """The lazy heap is an optimisation of this: look at every deadline every millisecond."""
+    """The lazy heap is an optimisation of this: check every deadline every millisecond."""
     expected: list[tuple[int, int]] = []
     deadlines: dict[int, int] = {}
     now = 0

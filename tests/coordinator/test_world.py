@@ -1,4 +1,5 @@
-"""Random histories of consumers, clock and log. A failing seed replays exactly: add it to FOUND with what it showed."""
+"""Random histories of consumers, clock and log. A failing seed replays exactly: add it to FOUND, with the bug that it
+found."""
 
 from __future__ import annotations
 

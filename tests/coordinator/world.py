@@ -1,10 +1,11 @@
 """A world of consumers, one coordinator and a log that stalls, refuses and fails over; all from one seed.
 
-Clients behave as Kafka's do: join, sync, heartbeat, commit, leave, restart, give up on requests. The world checks what
-must hold whatever happens:
+Clients behave as Kafka's do: join, sync, heartbeat, commit, leave, restart, give up on requests. The world checks these
+invariants:
+
   - a partition has one owner in a generation, however often the coordinator moved meanwhile;
-  - an acknowledged offset, and an assignment that was told, are in the committed part of the log at that moment;
-  - an acknowledged offset is never lost, and what is read was once committed;
+  - an acknowledged offset, and an assignment that was sent, are in the committed part of the log at that moment;
+  - an acknowledged offset is never lost, and an offset that is read was committed before;
   - the state of the coordinator is what the committed part of the log says, at any moment;
   - no request stays without an answer.
 """
@@ -222,7 +223,7 @@ class World:
         self.clients = [Client(self, f"c{number}", f"i{number}" if number % 3 == 0 else None) for number in range(5)]
         self.asked: list[asyncio.Future[Any]] = []
         self.acked: dict[int, int] = {}  # partition to the last offset that was acknowledged
-        self.owners: dict[tuple[int, int], str] = {}  # generation and partition to the client that was told it owns it
+        self.owners: dict[tuple[int, int], str] = {}  # generation and partition -> the client that got it assigned
         self.loads = 0
         self._offset = 0
 
@@ -265,7 +266,7 @@ class World:
             await self.check_replay()
 
     async def _fail_over(self) -> None:
-        """The old coordinator is told, or just stops; of what was not committed any prefix may survive."""
+        """The old coordinator is notified, or just stops; any prefix of the uncommitted records may survive."""
         if self.random.random() < 0.5:
             self.coordinator.unload(0)
         else:
@@ -325,7 +326,7 @@ class World:
             assert found.get(partition, -1) >= offset, f"offset {offset} of {partition} was lost, {found} is left"
 
     async def check_replay(self) -> None:
-        """What the coordinator holds is what a new one would load from the committed part of the log."""
+        """The coordinator's state equals what a new one would load from the committed part of the log."""
         fresh = make_coordinator(self.clock, CONFIG)
         await fresh.load(self.partition.after_failover())
         assert state_of(fresh) == state_of(self.coordinator)
@@ -346,7 +347,7 @@ class World:
 
 
 def state_of(coordinator: GroupCoordinator) -> dict[str, Any]:
-    """What the log is about: a group that nobody has written or committed for yet is not part of it."""
+    """The state that the log contains: a group without a record or a commit is not part of it."""
     state: dict[str, Any] = {}
     for _, shard in coordinator._runtime.active():
         for group_id, group in shard.groups.items():

@@ -1,4 +1,4 @@
-"""The Helm chart and the compose file: what every rendering must have, and what is refused."""
+"""The Helm chart and the compose file: requirements for every rendering, and refused values."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_each_pod_tells_clients_its_own_address(tmp_path: Path) -> None:
 
 @needs_helm
 def test_a_pod_runs_without_root_and_hands_over_before_it_ends() -> None:
-    """What a security review asks first, and what a rolling restart needs."""
+    """A security review's first question, and a requirement of rolling restarts."""
     pod = rendered("--set", "insecureListeners=true")["StatefulSet prod-chronik"]["spec"]["template"]["spec"]
     [container] = pod["containers"]
     assert pod["securityContext"]["runAsNonRoot"]
@@ -79,7 +79,7 @@ def test_a_pod_runs_without_root_and_hands_over_before_it_ends() -> None:
 
 @needs_helm
 def test_an_open_cluster_must_be_asked_for() -> None:
-    """The default of other charts is a broker that everybody in the network can empty."""
+    """With other charts' defaults, every client in the network can delete everything."""
     refused = render()
     assert (refused.returncode, "insecureListeners=true" in refused.stderr) == (1, True)
     guarded = rendered("--set", "listener.protocol=SASL_SSL")["StatefulSet prod-chronik"]

@@ -42,7 +42,7 @@ def rootfs(image: Path, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_the_image_is_small_and_says_how_to_run_it(image: Path) -> None:
-    """What is pulled on every new machine."""
+    """Every new machine pulls it."""
     assert image.with_suffix(".tar").stat().st_size < IMAGE_BYTES_MAX
     command = ["skopeo", "--insecure-policy", "inspect", "--config", f"oci-archive:{image.with_suffix('.tar')}"]
     config = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["config"]

@@ -1,4 +1,4 @@
-"""The Python code of the documentation runs, and prints what the pages say."""
+"""The Python code of the documentation runs, and prints the documented output."""
 
 from __future__ import annotations
 

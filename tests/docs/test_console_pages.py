@@ -56,7 +56,7 @@ def one_node() -> Iterator[tuple[Cluster, str]]:
 
 @pytest.mark.slow
 def test_the_first_message(tmp_path: Path) -> None:
-    """The first page that anybody follows."""
+    """The first page that users follow."""
     [port] = free_ports(1)
     start = "chronik up"
     replaced = {start: f"{start} --port {port} -o chronik.admin.listener=none"}
@@ -109,7 +109,8 @@ def test_moving_from_kafka(chronik_cluster: Cluster, tmp_path: Path) -> None:
 
 
 class ThreeNodes:
-    """A shell whose ports stand for 9092 and so on, in which the nodes' files and processes are named as in pages."""
+    """A shell in which other ports replace 9092 and so on, with the nodes' files and processes named as on the
+    pages."""
 
     def __init__(self, folder: Path) -> None:
         ports = free_ports(2 * (NODES + 1))
@@ -152,7 +153,7 @@ def three_nodes(tmp_path: Path) -> Iterator[ThreeNodes]:
 
 @pytest.mark.slow
 def test_a_lost_quorum(three_nodes: ThreeNodes) -> None:
-    """The page that nobody reads before it is needed."""
+    """This page is not read before it is needed."""
     three_nodes.start()
     prepare(
         three_nodes.shell,
@@ -209,7 +210,7 @@ def test_commands_are_found_in_lines_of_a_shell() -> None:
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
 def test_every_command_of_a_page_is_a_valid_command_line(page: Path) -> None:
-    """Of console and shell blocks. Renaming an option must not leave a page behind."""
+    """In console and shell blocks. A renamed option must not leave an outdated page."""
     text = page.read_text("utf-8")
     lines = [step.command for step in steps_of(text)]
     for block in re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
@@ -221,7 +222,7 @@ def test_every_command_of_a_page_is_a_valid_command_line(page: Path) -> None:
 
 
 def commands_in(line: str) -> Iterator[list[str]]:
-    """The words behind each `chronik`, without redirections and whatever else a shell makes of the line."""
+    """The words after each `chronik`, without redirections and other shell syntax."""
     if "<<" in line:
         line = line.partition("\n")[0].partition("<<")[0]
     reader = shlex.shlex(line, posix=True, punctuation_chars=True)

@@ -51,7 +51,7 @@ def test_every_option_is_in_the_section_of_its_command() -> None:
 
 
 def test_every_log_line_has_words_and_all_words_have_a_line() -> None:
-    """Write what a new line means and what to do into tools/log_line_words.py, and run `make docs`."""
+    """For a new line, write its meaning and the action to take into tools/log_line_words.py, and run `make docs`."""
     lines = log_lines.lines()
     found = {(line.logger, line.text) for line in lines}
     described = {(logger, text) for logger, texts in log_line_words.WORDS.items() for text in texts}

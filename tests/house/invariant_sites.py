@@ -23,7 +23,7 @@ class Site(NamedTuple):
     line: int
     promise: str | None  # None: it is no literal
     has_values: bool  # it names its subject
-    is_constant: bool  # it stands at the top of a module, and compares constants
+    is_constant: bool  # it is at the top level of a module, and compares constants
 
     @property
     def number(self) -> int | None:

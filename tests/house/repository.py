@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCE = ROOT / "src"
-# Bottom up, as DESIGN.md lists them. What stands above them are programs.
+# Bottom up, as DESIGN.md lists them. Packages above them are programs.
 LAYERS = (
     "wire",
     "runtime",

@@ -38,7 +38,7 @@ class ScratchCopy:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(self.folder / "src"), str(ROOT)])}
         command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(self.folder)]
         options = ["-p", "no:cacheprovider", "--import-mode=importlib"]
-        paths = [str(self.folder / test) for test in tests]  # an absolute path stays what it is
+        paths = [str(self.folder / test) for test in tests]  # an absolute path is not changed
         done = subprocess.run(
             [*command, *options, *paths], cwd=self.folder, env=environment, capture_output=True, text=True
         )

@@ -1,4 +1,4 @@
-"""What a request costs: calls, files, changes of file and executed lines do not creep up unseen."""
+"""The cost of a request: calls, files, file changes and executed lines must not increase unnoticed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ BOUNDS = {
 
 
 def test_a_request_takes_no_more_calls_than_the_design_says() -> None:
-    """Each call was added for a reason, and nobody looks at their sum. If this fails, look at
-    `tools/python tools/count_calls.py --trace` before you raise a bound."""
+    """Each call was added for a reason, but their sum is not reviewed. If this fails, run `tools/python
+    tools/count_calls.py --trace` before you raise a limit."""
     command = [sys.executable, str(ROOT / "tools/count_calls.py")]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)

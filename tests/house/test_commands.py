@@ -39,7 +39,7 @@ def targets() -> set[str]:
 
 
 def test_make_alone_teaches_every_command() -> None:
-    """A newcomer types `make`; what is not listed there does not exist for them."""
+    """A newcomer types `make`; commands that it does not list are not found."""
     shown = run("make", "--no-print-directory", MAKEFLAGS="").stdout
     assert [name for name in WANTED if f"make {name} " not in shown] == []
 
@@ -70,7 +70,7 @@ def test_documents_name_only_commands_that_exist(document: str) -> None:
 def test_a_missing_tool_is_one_line_with_its_cure(
     tmp_path: Path, tool: str, programs: dict[str, str], what: str, command: str
 ) -> None:
-    """Nobody should have to read a stack trace to learn that a JDK is missing."""
+    """A missing JDK must not be reported by a stack trace."""
     asked = run("sh", "tools/require", tool, PATH=machine_with(tmp_path, **programs), JAVA_HOME="", CC="")
     assert asked.returncode == 1
     [line] = asked.stderr.splitlines()
@@ -97,7 +97,7 @@ def test_the_jdk_of_java_home_is_the_one_that_counts(tmp_path: Path) -> None:
 
 
 def test_an_old_python_is_passed_over_for_a_newer_one(tmp_path: Path) -> None:
-    """On many systems python3 is old and python3.12 stands beside it."""
+    """On many systems python3 is old, and python3.12 is installed as well."""
     path = machine_with(tmp_path, python3="exit 1", **{"python3.12": 'test "$1" = -c || echo ran "$@"'})
     asked = run("sh", "tools/python", "hello.py", PATH=path, PYTHON="")
     assert (asked.returncode, asked.stdout) == (0, "ran hello.py\n")
@@ -113,7 +113,7 @@ def test_no_python_at_all_is_one_line_with_its_cure(tmp_path: Path) -> None:
 
 
 def test_a_python_that_was_asked_for_is_not_replaced_in_silence(tmp_path: Path) -> None:
-    """Who says PYTHON=... wants that one or a word about it."""
+    """A user who sets PYTHON=... wants that one, or an error message."""
     path = machine_with(tmp_path, python3="exit 0")
     asked = run("sh", "tools/python", "hello.py", PATH=path, PYTHON="python2")
     assert asked.returncode == 1
@@ -121,7 +121,7 @@ def test_a_python_that_was_asked_for_is_not_replaced_in_silence(tmp_path: Path) 
 
 
 def test_ci_is_make_test() -> None:
-    """What a developer runs by hand and what CI runs must be one thing."""
+    """Developers and CI must run the same command."""
     lines = (ROOT / ".ci/run").read_text().splitlines()
     assert lines[-1] == "make test"
     assert os.access(ROOT / ".ci/run", os.X_OK)

@@ -1,4 +1,4 @@
-"""The runner of documents: what it must notice, and what it must leave alone."""
+"""The runner of documents: what it must detect, and what it must accept."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ MARKERS = "[pytest]\nmarkers =\n    slow\n    java\n    spark\n"
 
 
 def test_tests_with_the_same_group_run_in_one_process(tmp_path: Path) -> None:
-    """Or each process starts a Kafka and a Spark of its own, and nothing says so."""
+    """Otherwise each process silently starts a separate Kafka and Spark."""
     written = tmp_path / "workers"
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "pytest.ini").write_text(f"{MARKERS}pythonpath = {ROOT} {ROOT / 'src'} {ROOT / 'tools'}\n")

@@ -1,4 +1,4 @@
-"""What the documents say is there is there, and what is there is said."""
+"""The documents agree with the repository: what they name exists, and what exists is documented."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGES = sorted(path.parent.name for path in (SOURCE / "chronik").glob("*/__in
 
 
 def paths_in(text: str) -> set[str]:
-    """Whatever stands in backticks and looks like a path from the root of the repository."""
+    """Text in backticks that looks like a path from the root of the repository."""
     return set(
         re.findall(r"`((?:src|tests|tools|benchmarks|requirements|[.]ci)/[^`<*]*|[A-Za-z]+[.](?:md|toml))`", text)
     )
@@ -50,7 +50,7 @@ def test_the_licence_is_whole() -> None:
 
 
 def test_contributing_describes_the_folders_of_tests() -> None:
-    """Whoever looks for the tests of a package finds them by its name, and every other folder in the table."""
+    """The tests of a package are in the folder with its name, and every other folder is in the table."""
     folders = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("**/test_*.py"))}
     described = set(re.findall(r"^\| `tests/(\w+)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
     packages = {each for each in PACKAGES if any((SOURCE / "chronik" / each).glob("[a-z]*.py"))}

@@ -1,4 +1,4 @@
-"""A broker installed without extras: what it imports is what it declares, and no more."""
+"""A broker installed without extras imports exactly what it declares."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.house.repository import ROOT, SOURCE, layers_present
 NEVER = {"pyspark", "pyarrow", "pandas", "deltalake", "duckdb"}
 OF_THE_CONSOLE = {"starlette", "uvicorn"}  # installed with the broker, and loaded by the console's process alone
 
-# Imports every module of the packages named, in a fresh interpreter, and prints what came along.
+# Imports every module of these packages in a fresh interpreter, and prints all imported modules.
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys
 for name in sys.argv[1:]:

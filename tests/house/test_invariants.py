@@ -26,7 +26,7 @@ def cited_numbers(text: str) -> set[int]:
 
 
 def judged_numbers(text: str) -> set[int]:
-    """Of the names under which a module of the simulator reports what is violated."""
+    """The names under which a module of the simulator reports violations."""
     return {int(number) for number in JUDGEMENT.findall(text)}
 
 
@@ -36,13 +36,13 @@ def test_the_product_has_many_checks() -> None:
 
 
 def test_every_check_says_which_invariant_it_is_about() -> None:
-    """An operator who reads the last line of a node's log must find what was promised, and to whom."""
+    """An operator who reads the last line of a node's log must find the broken guarantee."""
     unnumbered = [f"{site.module}:{site.line}" for site in product_sites() if site.number not in ROWS]
     assert unnumbered == [], "begin the promise with its number in docs/reference/invariants.md, as a literal"
 
 
 def test_every_check_names_its_subject() -> None:
-    """Which partition, which offsets: without them nobody can look for the cause."""
+    """Without partition and offsets, the cause cannot be investigated."""
     silent = [f"{s.module}:{s.line}" for s in product_sites() if not s.has_values and not s.is_constant]
     assert silent == [], "pass the values that were compared: check(..., partition=..., offset=...)"
 
@@ -66,7 +66,8 @@ def test_every_number_that_is_cited_has_a_row() -> None:
 
 
 def test_the_document_says_where_the_simulator_judges_each_invariant() -> None:
-    """A promise that nobody judges is a wish, and a judge that is not listed is not found when its promise changes."""
+    """An invariant without a checker is not tested, and a checker that is not listed is overlooked when its invariant
+    changes."""
     judged = {(number, path.stem) for path in SIMULATOR for number in judged_numbers(path.read_text())}
     told = {(number, name) for number, cells in ROWS.items() for name in re.findall("`([^`]+)`", cells[3])}
     assert sorted(judged - told) == [], "docs/reference/invariants.md, third column: add the module"

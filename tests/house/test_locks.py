@@ -36,7 +36,7 @@ def test_a_lock_holds_names_versions_and_hashes_and_nothing_else(name: str) -> N
 
 @pytest.mark.parametrize("name", DECLARED)
 def test_a_lock_holds_what_pyproject_declares(name: str) -> None:
-    """Somebody who adds a dependency and forgets the lock gets a clear word before CI gets an ImportError."""
+    """If a lock file was not updated for a new dependency, this test explains it before CI gets an ImportError."""
     locked = {canonicalize_name(pin.name): pin for pin in pins(LOCKS[name])}
     for declared in map(Requirement, DECLARED[name]):
         assert canonicalize_name(declared.name) in locked, f"{declared} is not in the lock: run `make lock`"

@@ -58,7 +58,7 @@ def parts_in(source: str) -> Iterator[str]:
     ],
 )
 def test_a_second_writing_of_the_protocol_would_be_noticed(source: str, part: str) -> None:
-    """These lines stood in connections that wrote the protocol themselves."""
+    """These lines are from connections that implemented the protocol themselves."""
     assert part in set(parts_in(source))
 
 

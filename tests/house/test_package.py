@@ -34,7 +34,7 @@ def test_every_script_that_can_run_is_declared_and_no_other() -> None:
 
 
 def test_chronik_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
-    """The first thing anybody asks in a bug report."""
+    """The first question about any bug report."""
     app(["--version"], result_action="return_value")
     assert capsys.readouterr().out.strip() == chronik.__version__
     assert re.fullmatch(r"\d+\.\d+\.\d+", chronik.__version__)
@@ -51,7 +51,7 @@ def test_an_unknown_command_is_refused_by_name(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.slow
 def test_the_wheel_holds_every_module_and_the_type_marker(tmp_path: Path) -> None:
-    """What is left out of the wheel works in the clone and fails everywhere else."""
+    """A module that is missing in the wheel works in the clone and fails everywhere else."""
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*command, "--wheel-dir", str(tmp_path), str(ROOT)], check=True)
     [wheel] = tmp_path.glob("chronik-*.whl")

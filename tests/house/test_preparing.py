@@ -1,4 +1,4 @@
-"""Setting up: what makes an environment stale, what is fetched once, and that nothing half-made is ever used."""
+"""Setup: what makes an environment outdated, what is fetched once, and that incomplete results are never used."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_change_of_what_is_wanted_makes_it_stale(clone: Path, changed: str) ->
 def test_an_environment_without_the_byte_code_that_is_wanted_now_is_stale(
     clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else it would be the slow one of two that look alike."""
+    """Otherwise a slow environment would look like a fast one."""
     monkeypatch.setattr(prepare_venv, "START_PACKAGES", (*prepare_venv.START_PACKAGES, "another"))
     assert not prepare_venv.is_ready("dev")
 
@@ -110,7 +110,7 @@ def hash_list(folder: Path, content: bytes) -> Path:
 
 
 def test_jars_that_are_what_the_list_says_are_put_in_place(maven: Path, tmp_path: Path) -> None:
-    """The folder holds the jars and nothing else, and nothing half-made stays beside it."""
+    """The folder contains only the jars, and no temporary files remain beside it."""
     fetch_jars.fetch("9.9.9", tmp_path / "cache/kafka-9.9.9", hash_list(tmp_path, b"bytes of a jar"))
     assert [path.name for path in (tmp_path / "cache").rglob("*")] == ["kafka-9.9.9", "kafka.jar"]
 
@@ -131,7 +131,7 @@ def test_a_jar_that_is_missing_or_too_many_is_refused() -> None:
 
 
 def test_a_failing_maven_leaves_nothing_behind(maven: Path, tmp_path: Path) -> None:
-    """Whoever finds the folder may use it, so it appears whole or not at all."""
+    """An existing folder may be used, so it must appear complete or not at all."""
     maven.write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(fetch_jars.CannotFetch, match=r"9\.9\.9"):
         fetch_jars.fetch("9.9.9", tmp_path / "cache/kafka-9.9.9", hash_list(tmp_path, b""))

@@ -87,7 +87,7 @@ def test_spark_finds_other_data_sources_where_deltalake_is_missing() -> None:
 
 @pytest.mark.long
 def test_an_installed_wheel_reads_a_first_message(tmp_path: Path) -> None:
-    """What a newcomer does first, in an environment that holds nothing else."""
+    """A newcomer's first steps, in an otherwise empty environment."""
     wheel = wheel_in(tmp_path)
     place = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)

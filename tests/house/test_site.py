@@ -55,13 +55,13 @@ def broken_links(page: Path, site: Path = DOCS) -> Iterator[str]:
 
 
 def test_every_page_has_one_place_in_the_navigation() -> None:
-    """A page that nobody finds helps nobody. New pages get a line in zensical.toml."""
+    """A page that cannot be found is useless. Add a line for a new page to zensical.toml."""
     listed = list(places(SITE["nav"]))
     assert sorted(listed) == [page.relative_to(DOCS).as_posix() for page in pages()]
 
 
 def test_pages_are_in_the_folder_of_their_kind() -> None:
-    """A reader who learns, works, looks up or wants to understand goes to different places."""
+    """Tutorials, how-to guides, reference and explanations have separate folders."""
     folders = {page.relative_to(DOCS).parts[0] for page in pages() if page.parent != DOCS}
     assert folders == {*KINDS, "benchmarks"}
     assert [page.name for page in DOCS.glob("*.md")] == ["index.md"]

@@ -1,4 +1,4 @@
-"""The tree is tidy, and the rules that say so notice what is not."""
+"""The tree is tidy, and the rules detect what is not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TIDY = [
     "def open(path): ...",
     "size = len(hashes)",
 ]
-# Dots in brackets, so that this line is not itself what it looks for.
+# Dots in brackets, so that this line does not match itself.
 REGISTRIES = re.compile(
     r"pypi[.]org|pythonhosted[.]|repo1?[.]maven[.]|maven[.]org/maven2|registry[.]npm|--(extra-)?index-url"
 )
@@ -82,7 +82,7 @@ def test_no_module_is_too_long() -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    """The first ten lines tell a stranger what a file is for."""
+    """The first ten lines explain the file's purpose to a newcomer."""
     assert complaints(tidiness.introduction, source_modules()) == []
 
 
@@ -120,7 +120,7 @@ STARTS_TASKS = {
 
 
 def test_only_known_modules_start_tasks() -> None:
-    """A task that nobody waits for dies silently. `chronik.runtime.tasks.Tasks` starts tasks and logs how they end."""
+    """A task without a waiter fails silently. `chronik.runtime.tasks.Tasks` starts tasks and logs their errors."""
     package = SOURCE / "chronik"
     starting = {
         path.relative_to(package).as_posix()

@@ -1,4 +1,4 @@
-"""Access rules and filters as commands carry them, with usual values for what a test does not name."""
+"""Access rules and filters as in commands, with defaults for fields that a test does not name."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Cluster:
         return decision.reply
 
     def change_controller(self) -> None:
-        """A new leader starts from what is applied; what the old one knew beside that is gone."""
+        """A new leader starts from the applied state; the old leader's other state is gone."""
         self.controller = self._controller()
 
     def topic(self, name: str) -> Topic:

@@ -1,4 +1,4 @@
-"""Metadata that must never be, made on purpose: the state itself. Records that do not fit stand in test_replay."""
+"""Invalid metadata states, created on purpose. Invalid records are in test_replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands in order, each on what the ones before it decided; and a repeated one only once."""
+"""Commands are decided in order, each on the result of the previous ones; a repeated command is decided only once."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def test_replies_are_forgotten_once_the_node_has_them() -> None:
 
 
 def test_a_new_process_of_a_node_starts_counting_anew_and_the_old_one_is_not_heard_again() -> None:
-    """What the old one sent before it died may arrive late: nobody waits for it, and it may have been applied."""
+    """Requests that the old process sent before it died may arrive late: no caller waits for them, and they may be
+    applied already."""
     on = cluster(1)
     on.ask(creation("old"), RequestId(5, 1, 1, 1))
     assert on.ask(creation("new"), RequestId(5, 2, 1, 1)).topics[0].name == "new"

@@ -32,7 +32,7 @@ def with_an_old_broker() -> Cluster:
 
 
 def test_an_old_broker_holds_back_what_it_cannot_read() -> None:
-    """It would refuse the entry and everything after it. If most voters did, the quorum would stand still."""
+    """It would refuse the entry and everything after it. If most voters did, the quorum would stop."""
     on = with_an_old_broker()
     with pytest.raises(MetadataRefused, match=r"node 2 runs an older release.*upgrade it first") as refused:
         on.ask(CreateAcls(rules=[acl()]))
@@ -77,7 +77,7 @@ def test_a_level_is_raised_by_hand_and_never_lowered() -> None:
 
 
 def test_every_later_record_has_a_level() -> None:
-    """A new kind of record takes a level of its own: see the module."""
+    """A new kind of record takes the next level: see the module."""
     later = {record for record, (number, _) in WRITTEN.items() if number > RECORDS_OF_THE_FIRST_FORMAT}
     assert set(LEVEL_OF) == later
     assert all(version == 0 for _, version in WRITTEN.values()), "a new version of a record needs a level as well"

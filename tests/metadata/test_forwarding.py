@@ -83,7 +83,7 @@ class Pair:
         return asyncio.ensure_future(self.asker.ask(1, command, REQUEST, timeout_s))
 
     async def deliver(self, times: int = 1) -> None:
-        """What was asked to the controller, then what it says to the asker."""
+        """Delivers requests to the controller, then its replies."""
         await asyncio.sleep(0)
         for note in self.to_controller.sent * times:
             self.controller.receive(2, note)
@@ -102,7 +102,8 @@ def run(test: Callable[[Pair], Coroutine[Any, Any, None]]) -> None:
 
 
 def test_a_command_arrives_as_it_was_and_its_reply_comes_back_with_the_version_it_holds_in() -> None:
-    """The asker waits for that version in its own image, so whoever is told "created" finds it there."""
+    """The caller waits for that version in its own image, so that a client that gets "created" finds the topic
+    there."""
 
     async def test(pair: Pair) -> None:
         asked = pair.ask()
@@ -126,7 +127,7 @@ def test_a_command_arrives_as_it_was_and_its_reply_comes_back_with_the_version_i
     ],
 )
 def test_a_node_speaks_for_itself_only(peer: int, command: Command) -> None:
-    """Else one node could stop another, or spend its request ids, which the cluster takes for answered then."""
+    """Otherwise one node could stop another, or use its request ids, which the cluster would then consider answered."""
 
     async def test(pair: Pair) -> None:
         asked = pair.ask(command)
@@ -198,7 +199,7 @@ def test_only_the_controller_says_that_a_node_is_not_a_member(command: Command) 
 
 
 def test_a_refusal_keeps_its_code_and_its_words() -> None:
-    """The client of a follower is told the same as the controller's own."""
+    """The client of a follower gets the same error as the controller's own clients."""
 
     async def test(pair: Pair) -> None:
         pair.answer = MetadataRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, "ein Name mit Ümlaut")
@@ -246,7 +247,7 @@ def test_an_answer_that_is_lost_ends_with_time() -> None:
     async def test(pair: Pair) -> None:
         with pytest.raises(NotController):
             await pair.ask(timeout_s=0.001)
-        await pair.deliver()  # comes late: nobody waits any more, nothing happens
+        await pair.deliver()  # too late: no caller waits, so nothing happens
 
     run(test)
 

@@ -39,7 +39,7 @@ NAMES = ["a", "b", "c.d", "c_d", "e"]
 
 
 class Model:
-    """What a user would expect: topics by name with their size and retention, brokers, the next producer id."""
+    """The state that a user expects: topics by name with size and retention, brokers, the next producer id."""
 
     def __init__(self) -> None:
         self.topics: dict[str, tuple[bytes, int, dict[str, str]]] = {}
@@ -278,7 +278,7 @@ class History:
 
 
 def difference_in_order(before: Image, after: Image, told: Any) -> Any:
-    """What really differs, in the order in which it was told: only the content is compared."""
+    """The real differences in the reported order, because only the content is compared."""
     real = difference(before, after)
     assert sorted(real.topics_added) == sorted(told.topics_added)
     assert sorted(real.topics_removed) == sorted(told.topics_removed)

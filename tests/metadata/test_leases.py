@@ -1,4 +1,4 @@
-"""Read leases, without a clock: what a grant promises, and when a holder may answer."""
+"""Read leases, without a clock: what a grant guarantees, and when a holder may answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def leader() -> Grants:
 
 
 def test_a_grant_ends_with_the_leaders_own_lease() -> None:
-    """Behind it another leader may exist, which knows nothing of this grant."""
+    """After that another leader may exist, which does not know this grant."""
     assert leader().grant_ns(2, now_ns=1000, leader_until_ns=1000 + 100_000) == 99_000
     assert leader().grant_ns(2, now_ns=1000, leader_until_ns=1000) == 0
     assert leader().grant_ns(2, now_ns=1000, leader_until_ns=10 * LEASE_NS) == LEASE_NS * 990 // 1000
@@ -59,7 +59,8 @@ def test_a_later_and_shorter_grant_does_not_shorten_an_earlier_one() -> None:
 
 
 def test_nothing_is_granted_to_a_node_that_was_removed() -> None:
-    """It gets no more entries, and what a holder lacks is not committed: nobody could write any more."""
+    """It gets no more entries, and entries that a holder lacks are not committed, so nothing could be written any
+    more."""
 
     class Raft:
         node_id, term, commit_index, lease_until_ns = 1, 2, 7, LEASE_NS
@@ -98,7 +99,7 @@ def test_nothing_is_granted_to_a_node_that_was_removed() -> None:
 
 
 def test_nothing_is_granted_before_a_hand_over() -> None:
-    """A successor would be elected while somebody still reads by this leader's word."""
+    """Otherwise a successor could be elected while a node still reads by this leader's grant."""
     grants = leader()
     grants.is_closed = True
     assert grants.grant_ns(2, 0, LEASE_NS) == 0
@@ -111,7 +112,7 @@ def test_nothing_is_granted_before_a_hand_over() -> None:
         (5, 10, 10, 1099, True),
         (5, 10, 10, 1100, False),  # counted from when it asked, at 100
         (6, 10, 10, 200, False),  # another leader's term
-        (5, 9, 9, 200, False),  # it lacks what was committed before the grant
+        (5, 9, 9, 200, False),  # it lacks entries committed before the grant
         (5, 10, 11, 200, False),  # the last entry may be committed, and acknowledged, already
         (5, 12, 12, 200, True),
     ],
@@ -119,7 +120,8 @@ def test_nothing_is_granted_before_a_hand_over() -> None:
 def test_a_holder_answers_only_what_cannot_be_stale(
     term: int, applied: int, last: int, now_ns: int, *, holds: bool
 ) -> None:
-    """Term, time, what was committed then and what it has itself: any one of them missing means asking."""
+    """Term, time, the commit index at the grant and its own applied index: if any of them is insufficient, it must
+    ask."""
     lease = FollowerLease()
     lease.granted(Grant(lease.ask(100), 5, 10, 1000))
     assert lease.holds(term=term, applied_index=applied, last_index=last, now_ns=now_ns) is holds
@@ -161,7 +163,7 @@ def test_a_lease_that_runs_out_is_counted_once() -> None:
 def test_a_holder_stops_before_the_leader_stops_waiting_for_it(
     asked_ns: int, travel_ns: int, left_ns: int, drift_permille: int
 ) -> None:
-    """Whatever the way takes, however the holder's clock runs within the bound: no read behind the leader's back."""
+    """However long messages take, and however the holder's clock runs within the bound, no read is stale."""
     grants, lease = leader(), FollowerLease()
     number = lease.ask(asked_ns)
     granted_at_ns = asked_ns + travel_ns  # in the leader's time, which begins with the holder's

@@ -1,4 +1,4 @@
-"""The short form of a new topic says just what the long one says, and a topic that changed has none."""
+"""The short form of a new topic is equivalent to the long one, and a topic that has changed has no short form."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_topic_that_changed_has_no_short_form(placement: Placement, data: st.D
 
 
 def test_a_topic_of_very_many_partitions_has_no_short_form() -> None:
-    """What is remembered of short forms would grow large."""
+    """The cache of short forms would become large."""
     few, many = (
         Topic(ID, "t", (Partition(1, 0, 0, (1,), (1,)),) * count) for count in (PARTITIONS_MAX, PARTITIONS_MAX + 1)
     )

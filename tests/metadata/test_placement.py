@@ -30,7 +30,7 @@ clusters = st.lists(st.sampled_from([None, "a", "b", "c"]), min_size=1, max_size
 def test_a_partition_has_distinct_brokers_on_as_many_racks_as_can_be(
     racks: list[str | None], partitions: int, factor: int, seed: bytes, data: st.DataObject
 ) -> None:
-    """Losing one rack, or one broker, must take no more replicas of a partition than it has to."""
+    """The loss of one rack or broker must affect as few replicas of a partition as possible."""
     factor = min(factor, len(racks))
     placed = circle(racks).place(partition_count=partitions, replication_factor=factor, seed=seed)
     distinct = len({rack or at for at, rack in enumerate(racks)})
@@ -104,7 +104,7 @@ def test_fenced_brokers_come_last_and_never_first() -> None:
 
 @pytest.mark.parametrize(("brokers", "fenced", "factor"), [(0, (), 1), (2, (0, 1), 1), (2, (), 3), (3, (2,), 4)])
 def test_too_few_brokers_are_refused(brokers: int, fenced: tuple[int, ...], factor: int) -> None:
-    """A topic with fewer replicas than asked for would be a promise broken in silence."""
+    """Creating a topic with fewer replicas than requested would silently break a promise."""
     with pytest.raises(MetadataRefused) as refused:
         circle([None] * brokers, fenced).place(partition_count=1, replication_factor=factor, seed=bytes(16))
     assert refused.value.error_code == ErrorCode.INVALID_REPLICATION_FACTOR

@@ -102,7 +102,7 @@ def creation(name: str) -> CreateTopics:
 
 
 def test_three_nodes_have_one_truth_and_only_the_controller_decides() -> None:
-    """Topics appear everywhere or nowhere; a follower says who decides instead of deciding itself."""
+    """A topic appears on all nodes or on none. A follower does not decide, but names the controller."""
 
     async def test() -> None:
         quorum = Quorum()
@@ -124,7 +124,7 @@ def test_three_nodes_have_one_truth_and_only_the_controller_decides() -> None:
 
 
 def test_a_controller_that_lost_its_quorum_answers_neither_yes_nor_no() -> None:
-    """Its state is of the past: another may have been elected, and what it refuses may be allowed by now."""
+    """Its state is outdated: another controller may have been elected, and a refused command may be allowed by now."""
 
     async def test() -> None:
         quorum = Quorum()
@@ -151,7 +151,7 @@ def test_a_controller_that_lost_its_quorum_answers_neither_yes_nor_no() -> None:
 
 
 def test_the_next_controller_goes_on_where_the_last_one_stopped() -> None:
-    """Broker epochs and producer ids go on rising; what was decided but not committed is nobody's."""
+    """Broker epochs and producer ids continue to increase; uncommitted decisions are void."""
 
     async def test() -> None:
         quorum = Quorum()
@@ -177,7 +177,7 @@ def test_the_next_controller_goes_on_where_the_last_one_stopped() -> None:
 
 
 def test_a_node_that_was_joining_empty_when_it_died_still_does_not_vote() -> None:
-    """It has forgotten what it voted and acknowledged, however much of the log it took before; until it has all."""
+    """It has forgotten its votes and acknowledgements. It must not vote before it has the whole log."""
 
     async def test() -> None:
         quorum = Quorum()
@@ -198,7 +198,7 @@ def test_a_node_that_was_joining_empty_when_it_died_still_does_not_vote() -> Non
 
 
 class DeadEnds:
-    """Notes that reach nobody."""
+    """Notes that reach no node."""
 
     def attach_notes(self, receive: Callable[[int, bytes], None], met: Callable[[str], None]) -> None:
         pass
@@ -211,7 +211,7 @@ class DeadEnds:
 
 
 def test_a_node_without_a_leader_does_not_name_the_node_that_it_asked_last() -> None:
-    """It asks every voter in turn. That one of them was the last does not make it the controller."""
+    """It asks every voter in turn. Being the last one asked does not make a voter the controller."""
 
     async def test() -> None:
         quorum = Quorum()

@@ -1,4 +1,4 @@
-"""What a quorum's leader does about the quorum: nodes join and leave one at a time, and no request costs a majority."""
+"""The quorum's leader manages the quorum: nodes join and leave one at a time, and no request costs the majority."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ async def test_a_node_votes_once_it_has_everything() -> None:
 
 @in_virtual_time
 async def test_a_node_that_would_not_vote_is_no_voter() -> None:
-    """One that is new waits for a leader's word before it votes. As a voter it would be waited for in return: two such
-    beside two others that vote, and the quorum has no leader for ever."""
+    """A new node waits for a leader before it votes. If it were a voter, the leader would wait for it in return: with
+    two such nodes and two others that vote, the quorum would never have a leader."""
     quorum, leader = await Leader.of(1)
     await quorum.start(2)
     quorum.nodes[2].abstain()
@@ -81,7 +81,7 @@ async def test_a_node_that_would_not_vote_is_no_voter() -> None:
 
 @in_virtual_time
 async def test_a_node_that_never_comes_leaves_everything_as_it_was() -> None:
-    """Made a voter at once, it would take the majority of a quorum of one with it, for ever."""
+    """If it became a voter at once, a quorum of one would lose its majority forever."""
     _, leader = await Leader.of(1)
     assert await leader.refuses(joins(2)) == "REQUEST_TIMED_OUT"
     assert leader.raft.members == Membership((1,))
@@ -91,7 +91,7 @@ async def test_a_node_that_never_comes_leaves_everything_as_it_was() -> None:
 
 @in_virtual_time
 async def test_the_address_of_a_founder_alone_is_told_before_others_come() -> None:
-    """Whoever joins has to find it after a change of leaders."""
+    """A joining node must find it after a change of leaders."""
     quorum = Quorum(1)
     quorum.founders[1] = Address("", 0)
     await quorum.start(1)
@@ -152,8 +152,8 @@ async def test_a_repeated_request_is_the_same_request() -> None:
 
 @in_virtual_time
 async def test_a_request_refused_while_the_leadership_was_in_doubt_is_carried_out_when_it_is_not() -> None:
-    """A hand-over that comes to nothing passes; the node that asks again, under the same id, must not hear of it for
-    ever."""
+    """A failed transfer is temporary. A node that repeats its request with the same id must not get the old refusal
+    forever."""
     _, leader = await Leader.of(1, 2, 3)
     other = next(node_id for node_id in (1, 2, 3) if node_id != leader.raft.node_id)
     leader.raft._core.transferee = other
@@ -217,7 +217,7 @@ async def test_the_description_is_true() -> None:
 )
 @in_virtual_time
 async def test_a_leader_that_hears_nobody_describes_and_refuses_nothing(command: Command) -> None:
-    """It may have been deposed long ago: node 4 may vote by now, and node 2 no more."""
+    """It may have been deposed long ago: node 4 may vote by now, and node 2 may no longer vote."""
     quorum, leader = await Leader.of(1, 2, 3)
     quorum.network.isolate(leader.raft.node_id)
     asked = asyncio.ensure_future(leader.ask(command))

@@ -1,4 +1,4 @@
-"""What other nodes send is read before it is stored, once, and kept only for as long as it is worth it."""
+"""Data from other nodes is decoded once, before it is stored, and the result is cached only while it is useful."""
 
 from __future__ import annotations
 

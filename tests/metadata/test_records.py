@@ -232,7 +232,7 @@ def structs(kind: type[Struct]) -> st.SearchStrategy[Struct]:
 
 @given(st.lists(st.one_of([structs(kind) for kind in WRITTEN]), max_size=8))
 def test_any_batch_survives_its_bytes(records: list[MetadataRecord]) -> None:
-    """The leader replays what it wrote and followers what they read: both must be the same."""
+    """The leader replays the records that it wrote, and followers those that they read: both must be the same."""
     assert list(decode_batch(encode_batch(records))) == records
 
 

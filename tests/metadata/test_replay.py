@@ -1,4 +1,5 @@
-"""Replay: the only way state changes. It shares what it does not touch, tells what it did, refuses what cannot be."""
+"""Replay, the only way to change the state: it shares unchanged parts, reports its changes, and refuses invalid
+records."""
 
 from __future__ import annotations
 
@@ -99,7 +100,7 @@ IMPOSSIBLE: list[tuple[str, list[MetadataRecord]]] = [
 
 @pytest.mark.parametrize(("what", "records"), IMPOSSIBLE, ids=[what for what, _ in IMPOSSIBLE])
 def test_records_that_cannot_be_stop_the_node(what: str, records: list[MetadataRecord]) -> None:
-    """Some controller has a bug, and going on would spread it. The image stays as it was."""
+    """A controller has a bug, and continuing would spread it. The image stays unchanged."""
     on = cluster(1)
     create(on, new_topic("t"))
     before = state_hash(on.image)
@@ -134,7 +135,7 @@ def test_changes_name_what_changed_and_nothing_else() -> None:
 
 
 def test_a_topic_made_and_removed_in_one_batch_was_never_there() -> None:
-    """A listener that hears of it would create files for nothing."""
+    """A listener that saw it would create files for nothing."""
     on = cluster(1)
     batch: list[MetadataRecord] = [TopicRecord(topic_id=ID, name="t.x"), partition(0), RemoveTopicRecord(topic_id=ID)]
     image, changes = replay_onto(on.image, 9, batch)

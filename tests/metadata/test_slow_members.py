@@ -1,4 +1,4 @@
-"""Members whose disks are slow, stalled or lost: the others go on, and nothing that was acknowledged is forgotten."""
+"""Members with slow, stalled or lost disks: the others continue, and nothing that was acknowledged is forgotten."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CLUSTER_ID = "cluster-of-the-tests"
 
 
 class Port:
-    """One node's streams: messages and notes arrive in order, a millisecond later, where somebody is."""
+    """One node's streams: messages and notes arrive in order, a millisecond later, if the node is up."""
 
     def __init__(self, ports: dict[int, Port], node_id: int) -> None:
         self.ports, self.node_id = ports, node_id
@@ -125,8 +125,8 @@ async def seconds_to_register(leader: MetadataStore, broker_id: int) -> float:
 @pytest.mark.parametrize("votes", [True, False], ids=["voter", "learner"])
 @in_virtual_time
 async def test_a_member_whose_disk_stalls_delays_a_commit_by_two_leases_and_no_other(votes: bool) -> None:
-    """It asks for leases as before, for its loop runs; were they granted, all would wait for its disk for ever. What
-    lags by less than a lease may be on its way, so the last grant is given at most so long after the stall."""
+    """Its loop runs, so it still asks for leases. If they were granted, commits would wait for its disk forever. A lag
+    of less than a lease may be normal, so the last grant may come that long after the stall."""
     members = await Members.started()
     leader, (stalled, _) = await members.controller(), await members.followers()
     if not votes:
@@ -143,7 +143,7 @@ async def test_a_member_whose_disk_stalls_delays_a_commit_by_two_leases_and_no_o
 
 @in_virtual_time
 async def test_a_broker_that_takes_no_metadata_is_fenced_though_its_heartbeats_arrive() -> None:
-    """It would lead by an image of the past, and take nothing for all replicas for ever."""
+    """Otherwise it would lead by an outdated image and refuse all requests of its replicas forever."""
     members = await Members.started()
     leader, (stalled, other) = await members.controller(), await members.followers()
     for store in (stalled, other):
@@ -194,7 +194,7 @@ async def test_members_a_little_behind_keep_their_leases_under_steady_writes() -
 
 @in_virtual_time
 async def test_a_member_reads_by_itself_again_once_its_disk_has_caught_up() -> None:
-    """A stall costs it leases for as long as it lasts, not for ever."""
+    """A stall costs it leases only while it lasts."""
     members = await Members.started()
     leader, (stalled, _) = await members.controller(), await members.followers()
     await asyncio.sleep(2)
@@ -211,8 +211,8 @@ async def test_a_member_reads_by_itself_again_once_its_disk_has_caught_up() -> N
 
 @in_virtual_time
 async def test_a_member_that_lost_its_log_alone_does_not_vote_until_it_has_caught_up() -> None:
-    """It knows its cluster, as only its raft directory is gone; what it acknowledged together with node 1 it has
-    forgotten, and node 2 has never heard of it: the two must not lead without node 1."""
+    """It knows its cluster, because only its raft directory is gone. It has forgotten what it acknowledged together
+    with node 1, and node 2 never received it: the two must not elect a leader without node 1."""
     members = await Members.started()
     await members.stop(2)
     await seconds_to_register(await members.controller(), 9)
@@ -238,8 +238,8 @@ async def test_a_member_that_lost_its_log_alone_does_not_vote_until_it_has_caugh
 
 @in_virtual_time
 async def test_the_first_founder_that_lost_its_log_leads_nobody() -> None:
-    """A founder asks for votes at once, and one that has heard nothing yet would give it its own: node 3 knows what
-    they forgot."""
+    """A founder campaigns at once, and an empty node would vote for it, although node 3 has entries that both have
+    forgotten."""
     members = Members()
     await members.start(1)
     await members.start(3)
@@ -260,7 +260,7 @@ async def test_the_first_founder_that_lost_its_log_leads_nobody() -> None:
 @pytest.mark.parametrize("steps", range(40))
 @in_virtual_time
 async def test_a_first_start_that_was_cut_short_founds_the_cluster_at_the_next(steps: int) -> None:
-    """Nothing was promised yet, so nothing can be forgotten; who waited to be told would wait for ever."""
+    """Nothing was acknowledged yet, so nothing can be forgotten. A node that waited to be added would wait forever."""
     members = Members()
     for node_id in VOTERS:
         members.disks[node_id].cut_after(steps)
@@ -295,7 +295,7 @@ async def test_a_quorum_of_one_that_lost_its_log_refuses_to_start() -> None:
 
 @in_virtual_time
 async def test_a_node_refuses_the_metadata_of_another_node() -> None:
-    """Two voters that exchange their logs have each forgotten what they voted."""
+    """Two voters that exchange their logs have each forgotten their votes."""
     disk = SimDisk(1)
     alone = StoreConfig(voters={1: VOTERS[1]})
     store = await MetadataStore.open(machine(disk, 1), "/meta", node_id=1, cluster_id=CLUSTER_ID, config=alone)

@@ -110,7 +110,7 @@ def test_a_new_directory_becomes_a_cluster_and_stays_it() -> None:
 
 
 def test_what_was_answered_is_in_the_image_and_on_the_disk() -> None:
-    """Whoever was told "created" may produce at once, and after a power cut too."""
+    """A client that got "created" may produce at once, even after a power cut."""
 
     async def test() -> None:
         disk = SimDisk(1)
@@ -166,7 +166,7 @@ def test_a_large_move_of_leaderships_is_several_entries(monkeypatch: pytest.Monk
 
 
 def test_what_comes_while_an_entry_is_under_way_becomes_the_next_one() -> None:
-    """However many come: two entries, not one each, and each sees what was decided before it."""
+    """However many arrive, they become two entries, not one each, and each command sees the earlier decisions."""
 
     async def test() -> None:
         store = await with_broker(SimDisk(1))
@@ -190,7 +190,7 @@ def test_what_comes_while_an_entry_is_under_way_becomes_the_next_one() -> None:
 
 
 def test_refusals_reach_their_asker_alone_and_cost_no_entry() -> None:
-    """Others in the batch go on; the disk is left in peace."""
+    """Other commands of the batch succeed, and nothing is written for the refusals."""
 
     async def test() -> None:
         store = await with_broker(SimDisk(1))
@@ -248,7 +248,7 @@ def test_a_cancelled_asker_does_not_take_its_command_back() -> None:
 
 
 def test_a_closed_store_answers_nobody() -> None:
-    """Neither those who wait nor those who come: the node is stopping."""
+    """Neither waiting nor new commands get an answer: the node is stopping."""
 
     async def test() -> None:
         store = await with_broker(SimDisk(1))
@@ -285,7 +285,7 @@ def test_after_a_failed_sync_nothing_is_acknowledged_any_more() -> None:
 
 
 def test_a_snapshot_takes_the_place_of_the_log() -> None:
-    """The log must not grow for ever, and a restart from the snapshot is the same cluster."""
+    """The log must not grow forever, and a restart from the snapshot gives the same cluster."""
 
     async def test() -> None:
         disk = SimDisk(1)
@@ -320,7 +320,7 @@ def test_a_directory_whose_count_of_processes_cannot_be_read_is_refused_with_its
 
 
 def test_requests_of_a_restarted_node_count_from_a_higher_incarnation() -> None:
-    """Its clock may stand still or go back: the number in its directory decides."""
+    """Its clock may stop or go back: the number in its directory counts."""
 
     async def test() -> None:
         disk = SimDisk(1)
@@ -377,8 +377,8 @@ def test_a_silent_broker_is_fenced_and_this_nodes_own_is_not() -> None:
 
 
 def test_a_look_for_silent_brokers_that_is_refused_leaves_no_request_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest request that is waited for says which replies may be forgotten: one that nobody waits for, left open,
-    would keep every later reply in the image and in all snapshots. The next look fences."""
+    """The oldest open request determines which replies may be dropped. An open request without a waiter would keep
+    every later reply in the image and in all snapshots. The next check fences the broker."""
 
     async def test() -> None:
         store = await with_broker(SimDisk(1), broker_session_timeout_ms=40)
@@ -404,7 +404,7 @@ def test_a_look_for_silent_brokers_that_is_refused_leaves_no_request_open(monkey
 
 
 def test_who_gave_up_waiting_for_an_image_is_forgotten() -> None:
-    """A node whose disk is full hears answers and applies nothing: who asks there, time after time, costs nothing."""
+    """A node with a full disk gets answers and applies nothing: repeated requests there must not use memory."""
 
     async def test() -> None:
         store = await with_broker(SimDisk(1))
@@ -423,8 +423,8 @@ def test_who_gave_up_waiting_for_an_image_is_forgotten() -> None:
 
 
 def test_a_copy_of_a_command_that_waits_is_never_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its asker would believe that nothing was done: a partition's leader would no longer count a member that the
-    first copy is about to bring in. New commands are told to come again."""
+    """Its caller would believe that nothing happened: a partition's leader would no longer count a member that the
+    first copy is about to add. New commands must be retried."""
 
     async def test() -> None:
         store = await with_broker(SimDisk(1))
@@ -471,7 +471,8 @@ def test_a_controller_that_begins_again_knows_who_was_alive(monkeypatch: pytest.
 
 @pytest.mark.parametrize("seed", range(30))
 def test_no_answer_is_lost_in_a_power_cut(seed: int) -> None:
-    """Cut anywhere, tear the last write: what was acknowledged is there, once, and the node starts."""
+    """After a power cut at any point, with a torn last write: acknowledged commands are applied once, and the node
+    starts."""
 
     totals: list[int] = []
 
@@ -503,7 +504,7 @@ def test_no_answer_is_lost_in_a_power_cut(seed: int) -> None:
             for _ in range(2000):  # turns of the loop: the simulated disk needs no time
                 await asyncio.sleep(0)
             for each in workers:
-                each.cancel()  # the machine is off, nobody will be told
+                each.cancel()  # the machine is off, so no caller gets a result
             await asyncio.gather(*workers, return_exceptions=True)
             disk = disk.power_cut()
         store = await opened(disk)

@@ -27,7 +27,7 @@ from tests.oracle.comparison import Pair, Server
 
 TIME_MS = 1_600_000_000_000  # of records: long ago, and the same everywhere
 TIMEOUT_MS = 30_000
-GROUPS_ASKED = 32  # enough to meet every partition of __consumer_offsets
+GROUPS_ASKED = 32  # enough to reach every partition of __consumer_offsets
 
 
 def creation(name: str, partitions: int = 1, replicas: int = 1, **configs: str | None) -> CreatableTopic:

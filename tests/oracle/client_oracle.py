@@ -1,4 +1,5 @@
-"""Asks Kafka's own client classes where a key goes and who reads what. The Java side is java/ClientOracle.java."""
+"""Asks Kafka's own client classes for partitions of keys and for assignments. The Java side is
+java/ClientOracle.java."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
     pair.ask(..., 5, differs="whole-batches")       they must differ, for the reason that the product documents
 
 An answer is decoded by our own wire layer, must be the same bytes when encoded again (so nothing was lost in reading
-it), is masked as `masks` says, and is encoded once more: those are the bytes that are compared. A scenario goes on
+it), is masked as `masks` says, and is encoded once more: those are the bytes that are compared. A scenario continues
 after a difference and fails at its end with all of them.
 """
 
@@ -51,14 +51,14 @@ CLOSED = Answer(None, b"")  # no answer: the connection ended
 
 
 class Server:
-    """One of the two, with its connections and the names of what it gave out."""
+    """One of the two servers, with its connections and the names of the values that it generated."""
 
     def __init__(self, name: str, port: int) -> None:
         self.name = name
         self.port = port
         self.names = Names(port)
         self.topic_ids: dict[str, bytes] = {}
-        self.kept: dict[str, Any] = {}  # what a scenario wants to send back to this server
+        self.kept: dict[str, Any] = {}  # values that a scenario sends back to this server
         self._sockets: dict[str, socket.socket] = {}
         self._correlation_id = 0
 
@@ -128,10 +128,10 @@ class Pair:
     chronik: Server
     release: str
     kafka_serves: dict[int, Versions]
-    newer_serves: dict[int, Versions]  # what a newer Kafka, compared as well, is the judge of
+    newer_serves: dict[int, Versions]  # versions that are compared with a newer Kafka instead
     features: dict[str, int] = field(default_factory=dict)  # that both have at the same level
     prefix: str = ""
-    case: str = ""  # what a scenario is at, for the complaint
+    case: str = ""  # the current step of a scenario, for error messages
     compared: int = 0
     complaints: list[str] = field(default_factory=list)
     differences_seen: set[str] = field(default_factory=set)
@@ -171,7 +171,8 @@ class Pair:
         return self.receive(_type_of(asked, self.kafka), version, on=on, **how)
 
     def ask_until_equal(self, asked: Asked, version: int, **how: Any) -> None:
-        """As `ask`, of what Kafka's broker hears later than its controller: asked again while they differ."""
+        """Like `ask`, for data that Kafka's broker learns later than its controller: repeated while the answers
+        differ."""
         end = time.monotonic() + ANSWER_S_MAX
         while True:
             complaints = len(self.complaints)
@@ -182,7 +183,7 @@ class Pair:
             self.compared -= 1
 
     def do(self, asked: Asked, version: int, *, on: str = "first") -> tuple[Any, Any]:
-        """Asks both without comparing: the set-up of what is compared afterwards."""
+        """Asks both without comparing: the setup of a later comparison."""
         self.send(asked, version, on=on)
         response = served_apis()[_type_of(asked, self.kafka).api_key].response
         kafka, chronik = (server.receive(response, version, on).message for server in self.servers)
@@ -224,7 +225,7 @@ class Pair:
         self._judge(f"frame {frame[:24].hex(' ')}", answers[0] == answers[1], differs, lambda: lines)
 
     def agree(self, what: str, kafka: object, chronik: object) -> None:
-        """For what is not an answer, or only part of one."""
+        """For values that are not answers, or only parts of one."""
         self._judge(what, kafka == chronik, None, lambda: [f"kafka {kafka!r}, chronik {chronik!r}"])
 
     def settle(self) -> None:
@@ -297,7 +298,7 @@ def _finalized(server: Server) -> dict[str, int]:
 
 
 def ask_versions(server: Server) -> dict[int, Versions]:
-    """What a server says it serves."""
+    """The versions that a server reports."""
     server.send(ApiVersionsRequest(client_software_name="compat", client_software_version="1"), 3)
     answer = server.receive(ApiVersionsResponse, 3).message
     return {each.api_key: Versions(each.min_version, each.max_version) for each in answer.api_keys}

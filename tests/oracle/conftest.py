@@ -1,4 +1,4 @@
-"""One Kafka of each release for all the comparisons of a test process, each beside a Chronik of its own."""
+"""One Kafka of each release for all comparisons of a test process, each with a separate Chronik."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from tests.oracle.comparison import Pair, Server, ask_versions
 from tests.oracle.kafka_server import KafkaServer
 
 RELEASES = ("4.3.1", "3.9.1")  # the newer one judges all versions that it serves
-# Kafka 4 advertises Produce from v0 on, so that librdkafka goes on compressing, and closes on v0 to v2.
+# Kafka 4 advertises Produce from v0 on, so that librdkafka continues to compress, and closes the connection on v0 to
+# v2.
 SERVED_LESS = {"4.3.1": {ProduceRequest.api_key: Versions(3, 13)}}
-# Both servers of a pair are told the same; the rest is Kafka's defaults.
+# Both servers of a pair get these settings; all others are Kafka's defaults.
 SETTINGS = {
     "num.partitions": "2",
     "offsets.topic.num.partitions": "4",

@@ -11,7 +11,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def cache_folder() -> Path:
-    """What is fetched or built once and kept: CHRONIK_CACHE, which several clones may share."""
+    """The folder of everything that is fetched or built once: CHRONIK_CACHE, which several clones may share."""
     return Path(os.environ.get("CHRONIK_CACHE") or REPOSITORY / ".cache")
 
 

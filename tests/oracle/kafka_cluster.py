@@ -1,8 +1,8 @@
-"""A real Kafka of three nodes, from the jars, that can be hurt as a Chronik of `chronik.testing` can.
+"""A real Kafka of three nodes, from the jars, with the same faults as a Chronik of `chronik.testing`.
 
     with KafkaCluster(tmp_path) as kafka: ... kafka.bootstrap ... kafka.kill(1); kafka.start_again(1)
 
-Every node is broker and controller. It shows whether what a client does under faults is the client's own doing.
+Every node is broker and controller. It shows whether a client's behaviour under faults is caused by the client.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ FIELD_NAMES_IN_3_9 = {
 
 
 class KafkaField(NamedTuple):
-    """A field that is present in the version that was asked for."""
+    """A field that is present in the requested version."""
 
     json_name: str
     nullable: bool
@@ -86,7 +86,7 @@ def _schema(release: str, message: type[Struct]) -> dict[str, Any]:
 
 
 def _version_is_record_type(message: type[Struct], release: str) -> TypeGuard[type[InternalRecord]]:
-    """What is a key's record type since 4.0 was its version before."""
+    """A key's record type since 4.0 was its version before."""
     return release == "3.9.1" and issubclass(message, InternalRecord) and message.__name__.endswith("Key")
 
 

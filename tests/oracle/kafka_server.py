@@ -64,7 +64,7 @@ class KafkaServer:
         raise CannotStart("\n".join([f"Kafka {self._release} did not start in {self._folder}:", *lines]))
 
     def stop(self) -> None:
-        """At once: nobody needs what it stored."""
+        """Stops at once, because its data is not needed."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -125,7 +125,7 @@ class KafkaServer:
         return [java, *JVM_OPTIONS, "-cp", f"{kafka_jars(self._release)}/*", *words]
 
     def _awaited_ports(self) -> tuple[int, ...]:
-        """The ports of all listeners that a test uses: Kafka opens its listeners one after the other."""
+        """The ports of all listeners that a test uses: Kafka opens its listeners in sequence."""
         return (self.port,)
 
     def _is_up(self) -> bool:

@@ -18,7 +18,7 @@ from chronik.wire.legacy_batches import SIZE_COVERS_FROM, messages, unwrap
 from chronik.wire.legacy_batches import build as build_legacy
 from chronik.wire.notation import ZERO_UUID, Struct
 
-# Field -> kind of name. One kind may stand in several fields.
+# Field -> kind of name. Several fields may have one kind.
 RENAMED = {
     "topic_id": "topic",
     "member_id": "member",  # drawn at random, after the client's name
@@ -30,7 +30,7 @@ RENAMED = {
 }
 # Kafka's sentences are not ours, and sometimes it has none; clients show them to people without reading them.
 WORDED = ("error_message", "batch_index_error_message")
-# What a key means is told in our own words: compared is that something is told.
+# Texts about keys are our own: the comparison only checks that there is one.
 TOLD = ("documentation",)
 OWN_KEYS = "chronik."
 ERASED = {
@@ -47,7 +47,7 @@ CLOCK = (
     "transaction_start_time_ms",
 )
 CLOCK_MS_MIN = 1_700_000_000_000
-# Where a batch has what is masked in it.
+# Positions of masked values in a batch.
 CRC_AT, BASE_TIMESTAMP_AT, PRODUCER_ID_AT = 17, 27, 43
 
 NOTHING: dict[str, tuple[object, ...]] = {
@@ -62,7 +62,7 @@ RECORDS_BYTES_MAX = 64 << 20
 
 
 class Names:
-    """What one server made up, numbered in the order in which it was seen."""
+    """The generated values of one server, numbered in the order of their appearance."""
 
     def __init__(self, port: int) -> None:
         self._seen: dict[str, dict[Any, int]] = {"port": {port: 1}}

@@ -1,4 +1,4 @@
-"""Access rules mean what they mean to Kafka's StandardAuthorizer, over random rules and questions in one JVM."""
+"""Access rules have the same meaning as in Kafka's StandardAuthorizer, over random rules and questions in one JVM."""
 
 from __future__ import annotations
 

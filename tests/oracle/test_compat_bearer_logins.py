@@ -1,7 +1,7 @@
 """Logins by OAUTHBEARER, byte by byte: Kafka 4.3.1 and Chronik verify the same tokens with the same file of keys.
 
-Both hear the same conversations. What each says is compared: frames, and the end of the connection. Lifetimes depend on
-when a server was asked, so they are compared by range. Where Chronik differs on purpose, the test says why.
+Both get the same conversations, and their responses are compared: frames, and the end of the connection. Lifetimes
+depend on when a server was asked, so they are compared by range. Where Chronik differs on purpose, the test says why.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def said_first(token_: str, *, header: str = "n,,", pairs: str = "") -> Said:
 
 
 def heard(port: int, said: list[Said]) -> list[Any]:
-    """Stops at the end of the connection. A lifetime is told as whether there is one."""
+    """Stops at the end of the connection. Of a lifetime, only its presence is returned."""
     found: list[Any] = []
     with Connection(port) as connection:
         for each in said:
@@ -303,7 +303,7 @@ def lifetime_ms(connection: Connection, first: Said) -> int:
 
 
 def test_a_login_ends_with_its_token_or_with_the_setting(servers: tuple[Ports, Ports]) -> None:
-    """KIP-368: the client is told the shorter of the two, and logs in again before."""
+    """KIP-368: the client gets the shorter of the two, and logs in again before it ends."""
     for ports in servers:
         now_s = int(time.time())
         known: dict[str, Any] = {"iss": "https://idp.example", "aud": "kafka"}

@@ -35,7 +35,7 @@ from tests.oracle.test_compat_groups import (
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("compat")]
 
-ANY_ORDER = ("topics", "partitions")  # Kafka names what it refuses first, and the rest as its hash table has it
+ANY_ORDER = ("topics", "partitions")  # Kafka lists refused items first, and the others in the order of its hash table
 VERSION_TOPIC_IDS, VERSION_MANY_GROUPS = 10, 8
 Offsets = dict[int, tuple[int, int, str | None]]  # partition -> offset, leader epoch, metadata
 
@@ -160,7 +160,7 @@ def test_commits_of_members(pair: Pair) -> None:
 
 
 def test_reading_commits(pair: Pair) -> None:
-    """What was committed, what was not, all of it; of groups that are there and are not."""
+    """Committed offsets, missing ones, and all of them; of existing and unknown groups."""
     find_coordinator(pair)
     topic, other = create_topic(pair, pair.name("t"), 3), create_topic(pair, pair.name("u"), 1)
     group = pair.name("g")

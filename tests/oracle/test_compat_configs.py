@@ -25,7 +25,7 @@ def describe(kind: int, name: str, keys: list[str] | None = None, **more: bool) 
 
 
 def test_describing_topics(pair: Pair) -> None:
-    """Every key of a topic, where its value comes from, what stands behind it."""
+    """Every key of a topic, with the source of its value and its synonyms."""
     plain = create_topic(pair, pair.name("plain"))
     own = create_topic(
         pair, pair.name("own"), cleanup_policy="compact,delete", retention_ms="7", segment_bytes="1048576"
@@ -140,7 +140,7 @@ def test_altering_topics_one_key_at_a_time(pair: Pair) -> None:
 
 
 def test_altering_topics_as_a_whole(pair: Pair) -> None:
-    """What is not named falls back to its default."""
+    """Keys that are not named get their defaults."""
     for version in pair.versions(AlterConfigsRequest):
         name = create_topic(pair, pair.name(f"v{version}"), retention_ms="5")
 
@@ -174,7 +174,7 @@ def test_altering_topics_as_a_whole(pair: Pair) -> None:
 
 
 def test_altering_groups_and_brokers(pair: Pair) -> None:
-    """The same for what is not a topic."""
+    """The same for other resources than topics."""
     for version in pair.versions(IncrementalAlterConfigsRequest)[-1:]:
         for kind, name, key, value in (
             (GROUP, pair.name("g"), "consumer.session.timeout.ms", "50000"),

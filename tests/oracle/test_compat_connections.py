@@ -37,7 +37,7 @@ def test_api_versions(pair: Pair) -> None:
 
 
 def test_api_versions_that_nobody_knows(pair: Pair) -> None:
-    """Answered in v0 with UNSUPPORTED_VERSION, so that a newer client learns what to ask for."""
+    """The response is v0 with UNSUPPORTED_VERSION, so that a newer client learns the supported versions."""
     for version in (5, 99, 32767, -1):
         answers = []
         for server in pair.servers:
@@ -59,7 +59,7 @@ def test_versions_and_keys_that_are_not_served(pair: Pair) -> None:
 
 
 def test_frames_that_are_not_requests(pair: Pair) -> None:
-    """Too short for a header, a body that ends early, one that goes on."""
+    """Too short for a header, a truncated body, and one with extra bytes."""
     for pair.case, frame in {
         "empty": b"",
         "two bytes": b"\x00\x03",

@@ -180,7 +180,7 @@ def test_a_member_alone(pair: Pair) -> None:
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_two_members(pair: Pair, assignor: str) -> None:
-    """The second one waits until the first has given up what is its now."""
+    """The second one waits until the first one has revoked the partitions assigned to it."""
     find_coordinator(pair)
     topic = create_topic(pair, pair.name("t"), 2)
     for version in served(pair):
@@ -334,7 +334,7 @@ def test_commits_of_members(pair: Pair) -> None:
 
 
 def test_a_classic_group_becomes_a_consumer_group_and_back(pair: Pair) -> None:
-    """While both kinds of members are in it, and each goes on to be served by its own requests."""
+    """While it has both kinds of members, each is served with its own requests."""
     find_coordinator(pair)
     topic = create_topic(pair, pair.name("t"), 2)
     for version in served(pair):

@@ -1,4 +1,4 @@
-"""What callers without permissions are told: the table that Chronik is tested by, asked of a Kafka with an authorizer.
+"""The errors for callers without permissions: the table of Chronik's tests, checked against a Kafka with an authorizer.
 
 Clients come by a listener without a login, as User:ANONYMOUS, who has no permissions. Kafka's own connections, and the
 one that creates the topic, log in as a super user.
@@ -129,7 +129,7 @@ async def refused_by_chronik() -> dict[str, Any]:
 
 
 def shown(value: Any, topic_id: bytes) -> Any:
-    """A response as it can be compared: each server has its own address, ids and words, and an order of its own."""
+    """A response in comparable form: addresses, ids, texts and orders depend on the server."""
     if isinstance(value, Struct):
         names = [name for name in type(value).__annotations__ if name not in OWN]
         return {name: shown(getattr(value, name), topic_id) for name in names}
@@ -144,8 +144,8 @@ def allow(operation: int, kind: int, name: str, *, pattern: int = LITERAL, deny:
     return AccessRule(kind, name, pattern, "User:ANONYMOUS", "*", operation, DENY if deny else ALLOW)
 
 
-# Rules under which the requests of the table are asked again, all at once. None of them lets a request change what
-# the next one is asked about.
+# Rules under which the requests of the table are repeated, all at once. None of them lets a request change the state
+# that later requests depend on.
 RULES: dict[str, list[AccessRule]] = {
     "may see the topic": [allow(DESCRIBE, TOPIC, "t")],
     "may see all topics but one": [allow(DESCRIBE, TOPIC, "*"), allow(DESCRIBE, TOPIC, "t", deny=True)],
@@ -208,7 +208,7 @@ async def answered_by_chronik() -> dict[str, dict[str, list[int]]]:
 
 
 def test_callers_with_some_permissions_get_the_same_errors(guarded_kafka: tuple[GuardedKafka, bytes]) -> None:
-    """Each rule that is added opens what it should and nothing else. Compared where one of the two denies something."""
+    """Each added rule allows what it should and nothing else. Compared where one of the two denies something."""
     kafka, topic_id = guarded_kafka
     kafkas = {}
     for what, rules in RULES.items():
@@ -257,7 +257,7 @@ FILTERS = [
 
 
 async def rules_through(connection: Any, version: int) -> list[Any]:
-    """What the three APIs answer, one after the other; no rules are left behind."""
+    """The responses of the three APIs in sequence; no rules remain."""
 
     async def ask(request: Any, response: Any) -> Any:
         return await connection.ask(request, response, version_min=version, version_max=version, timeout_ms=30_000)
@@ -309,7 +309,7 @@ async def rules_of_kafka(port: int) -> list[list[Any]]:
     at = Address("127.0.0.1", port)
     connection = await connect(real_runtime().network, at, client_id="t", mechanism=Plain(), timeout_ms=30_000)
     found = [await rules_through(connection, version) for version in VERSIONS]
-    for unknown in UNKNOWN:  # here Kafka has no word for what is wrong; Chronik answers INVALID_REQUEST
+    for unknown in UNKNOWN:  # Kafka has no error for this; Chronik returns INVALID_REQUEST
         answer = await connection.ask(
             CreateAclsRequest(creations=[unknown]), CreateAclsResponse, version_min=3, timeout_ms=30_000
         )

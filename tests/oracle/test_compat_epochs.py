@@ -80,7 +80,7 @@ def _use_up(server: Server, ids: Sequence[str]) -> list[list[tuple[int, int]]]:
 
 
 def a_producer_that_goes_on(pair: Pair, who: str) -> None:
-    """It names its id and epoch each time, and repeats what it asked when the answer is lost."""
+    """It sends its id and epoch each time, and repeats requests whose response is lost."""
     for _ in range(3):
         before = last_of(pair, who)
         changed(pair, who, init(who, PRESENT), VERSION)
@@ -126,7 +126,7 @@ def transactions_with_epochs_of_their_own(pair: Pair, who: str, topic: str) -> N
         pair.ask(end(who, commits, EPOCH_BEFORE), VERSION_BUMP)
 
 
-# --- what they have in common
+# --- shared
 
 Producers = list[tuple[int, int]]  # id and epoch, of each server
 

@@ -61,7 +61,7 @@ def test_limits_of_bytes(pair: Pair) -> None:
 
 
 def test_limits_over_several_partitions(pair: Pair) -> None:
-    """What is left for the second partition when the first took its share."""
+    """The rest for the second partition, after the first one took its share."""
     name = create_topic(pair, pair.name("several"), 3)
     size = len(batch(3))
     for partition in range(3):
@@ -90,7 +90,7 @@ def test_limits_over_several_partitions(pair: Pair) -> None:
 
 
 def test_much_at_once(pair: Pair) -> None:
-    """More than a portion: all of it for who waits for more than a byte, and in the versions that know no limit."""
+    """More than one smaller response: all of it for clients with min_bytes above 1, and in versions without a limit."""
     name = create_topic(pair, pair.name("much"))
     produce_all(pair, name, [batch(first=first, size=90_000) for first in range(8)])
     for version in pair.versions(FetchRequest):
@@ -130,7 +130,8 @@ def test_leader_epochs(pair: Pair) -> None:
 
 
 def test_isolation_levels(pair: Pair) -> None:
-    """Without transactions both levels read the same, and only one is told that nothing was aborted."""
+    """Without transactions both levels read the same records; only one response lists aborted transactions, none
+    here."""
     name = filled(pair, "isolated")
     for version in pair.versions(FetchRequest, first=4):
         for isolation in (0, 1):
@@ -139,7 +140,7 @@ def test_isolation_levels(pair: Pair) -> None:
 
 
 def test_fetch_sessions(pair: Pair) -> None:
-    """A session tells only what is new; a request that does not fit it is refused."""
+    """A session's response only contains changes; a request with a wrong epoch is refused."""
     for version in pair.versions(FetchRequest, first=VERSION_SESSIONS):
         name = create_topic(pair, pair.name(f"v{version}"), 3)
         by_id = version >= VERSION_TOPIC_IDS
@@ -187,7 +188,7 @@ def test_fetch_sessions(pair: Pair) -> None:
         )
         for each, answer in zip(pair.servers, answers, strict=True):
             each.kept["session"] = answer.session_id
-        go_on(1)  # nothing asked anew: what had data has it still
+        go_on(1)  # nothing new is requested: partitions with data still have it
         go_on(2, {1: 2})
         go_on(3)  # nothing new at all
         produce_all(pair, name, [batch(1)], partition=2)
@@ -215,7 +216,7 @@ def test_sessions_of_nothing(pair: Pair) -> None:
 
 
 def test_down_conversion(pair: Pair) -> None:
-    """Readers of magic 0 and 1 get what was written in magic 2: headers go, null keys and values stay."""
+    """Readers of magic 0 and 1 get records written in magic 2: without headers, and with null keys and values."""
     name = create_topic(pair, pair.name("converted"))
     odd = [
         Record(0, TIME_MS, None, b"no key"),
@@ -231,7 +232,7 @@ def test_down_conversion(pair: Pair) -> None:
 
 
 def test_zstd_for_old_readers(pair: Pair) -> None:
-    """zstd came with Fetch v10: an older reader is told that it cannot read this."""
+    """zstd came with Fetch v10: an older reader gets an error."""
     name = create_topic(pair, pair.name("zstd"))
     produce_all(pair, name, [batch(2), batch(3, Codec.ZSTD), batch(1)])
     for version in pair.versions(FetchRequest):
@@ -241,7 +242,7 @@ def test_zstd_for_old_readers(pair: Pair) -> None:
 
 
 def test_fetch_waits_for_data(pair: Pair) -> None:
-    """A fetch that has to wait answers when somebody writes."""
+    """A waiting fetch responds when a record is written."""
     name = create_topic(pair, pair.name("waiting"))
     offset = 0
     for version in pair.versions(FetchRequest):
@@ -252,8 +253,8 @@ def test_fetch_waits_for_data(pair: Pair) -> None:
             produce_all(pair, name, [build(records(2))])
             kafka, _ = pair.receive(FetchRequest, version, on="waiting")
             offset += 2
-            # A fetch that Kafka begins in the middle of the append shows the records with the high watermark of
-            # before them. Nobody can tell from outside when a fetch has begun to wait, so such a turn is not counted.
+            # If Kafka's fetch begins in the middle of the append, it returns the records with the old high watermark.
+            # The start of the wait is not visible from outside, so such an attempt is not counted.
             had_to_wait = kafka.responses[0].partitions[0].high_watermark == offset
             if not had_to_wait:
                 del pair.complaints[complaints:]

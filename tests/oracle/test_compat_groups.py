@@ -26,7 +26,7 @@ SESSION_MS = 60_000
 RANGE = (("range", b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"),)
 BOTH = (*RANGE, ("roundrobin", RANGE[0][1]))
 VERSION_STATIC, VERSION_NEEDS_ID, VERSION_PROTOCOL_NAME = 5, 4, 7
-JOIN_SETUP, SYNC_SETUP = 5, 3  # versions for what is not compared
+JOIN_SETUP, SYNC_SETUP = 5, 3  # versions of requests that are not compared
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def join(
     session_ms: int = SESSION_MS,
     kind: str = "consumer",
 ) -> Callable[[Server], JoinGroupRequest]:
-    """`who` is a member whose id `keep` has kept, or an id as it is; without one the member is new."""
+    """`who` is a member whose id `keep` has stored, or a literal id; without one the member is new."""
     return lambda server: JoinGroupRequest(
         group_id=group,
         session_timeout_ms=session_ms,
@@ -242,7 +242,7 @@ def test_two_members(pair: Pair) -> None:
 
 
 def until_rebalancing(pair: Pair, group: str, who: str, generation: int) -> None:
-    """The second member's join has arrived when the first one is told to join again."""
+    """Returns when the second member's join has arrived, so that the first one must rejoin."""
     for server in pair.servers:
         told = ErrorCode.NONE
         while told != ErrorCode.REBALANCE_IN_PROGRESS:
@@ -251,7 +251,7 @@ def until_rebalancing(pair: Pair, group: str, who: str, generation: int) -> None
 
 
 def test_static_members(pair: Pair) -> None:
-    """A member with a name of its own comes back without a rebalance; an older holder of the name is fenced."""
+    """A static member returns without a rebalance; an older process with the same name is fenced."""
     find_coordinator(pair)
     for at in served(pair):
         if at.join < VERSION_STATIC:

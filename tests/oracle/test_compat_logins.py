@@ -1,6 +1,6 @@
-"""Logins, byte by byte: what a Kafka 4.3.1 says to a stranger, to a user and to somebody in between, Chronik says too.
+"""Logins, byte by byte: Chronik's responses before, during and after a login are those of Kafka 4.3.1.
 
-A conversation is a list of frames. Both servers hear the same, and what each of them said is compared: frames, and the
+A conversation is a list of frames. Both servers get the same frames, and their responses are compared: frames, and the
 end of the connection. Where Chronik differs on purpose, the test says why.
 """
 
@@ -109,7 +109,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ports, P
 
 
 class Connection:
-    """Says frames, and hears frames and the end."""
+    """Sends frames, and receives frames and the end."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S_MAX)
@@ -122,7 +122,7 @@ class Connection:
         self._socket.close()
 
     def say(self, what: Said) -> bytes | None:
-        """What comes back: a frame without its correlation id, or None for the end of the connection."""
+        """The response without its correlation id, or None for the end of the connection."""
         self._number += 1
         data = struct.pack(">i", len(what)) + what if isinstance(what, bytes) else frame(*what, self._number)
         try:
@@ -295,7 +295,7 @@ def as_admin(port: int, *said: Said) -> list[bytes]:
             assert connection.say(each) is not None
         answers = [connection.say(each) for each in said]
     assert None not in answers
-    return [answer[1:] for answer in answers if answer is not None]  # behind the header's tags
+    return [answer[1:] for answer in answers if answer is not None]  # after the header's tags
 
 
 def set_users(port: int) -> None:
@@ -313,7 +313,7 @@ def set_users(port: int) -> None:
 
 
 def scram_heard(port: int, kind: str, user: str, password: str, spoil: Callable[[bytes], bytes]) -> list[Any]:
-    """What the server says, without what it draws."""
+    """The server's messages, without random values."""
     login = ScramLogin(KINDS[kind], user, password, "clientnonce")
     found: list[Any] = []
     with Connection(port) as connection:
@@ -460,7 +460,7 @@ def test_renewals_fail_alike(servers: tuple[Ports, Ports], renewal: list[Said]) 
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_request_after_the_end_of_a_login_ends_the_connection(servers: tuple[Ports, Ports], version: int) -> None:
-    """Asked until it is so: the login of a client that knows no lifetimes ends as well."""
+    """Repeated until it happens: a login also ends for clients that do not know lifetimes."""
     for ports in servers:
         with Connection(ports.short) as connection:
             connection.say(handshake())

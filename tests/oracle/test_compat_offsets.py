@@ -1,4 +1,4 @@
-"""What a partition's log says of itself: offsets by time and position, epochs, producers, sizes, deleted records."""
+"""The data about a partition's log: offsets by time and position, epochs, producers, sizes, deleted records."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def delete_records(name: str, offset: int, partition: int = 0) -> DeleteRecordsR
 
 
 def test_deleting_records(pair: Pair) -> None:
-    """The log start moves forward only, inside batches too, and readers and writers are told."""
+    """The log start offset only increases, also inside batches, and is reported to consumers and producers."""
     find_coordinator(pair)
     for version in pair.versions(DeleteRecordsRequest):
         name = create_topic(pair, pair.name(f"v{version}"))
@@ -167,7 +167,7 @@ def test_producer_ids(pair: Pair) -> None:
 
 
 def test_describing_producers(pair: Pair) -> None:
-    """What a partition remembers of its idempotent producers."""
+    """A partition's state of its idempotent producers."""
     name = create_topic(pair, pair.name("written"), 2)
     begin_producer(pair)
 
@@ -191,7 +191,7 @@ def test_describing_producers(pair: Pair) -> None:
 
 
 def test_describing_log_dirs(pair: Pair) -> None:
-    """Sizes of logs on disk are the sizes of what was written."""
+    """The sizes of logs on disk are the sizes of the written batches."""
     name = create_topic(pair, pair.name("sized"), 2)
     produce_all(pair, name, [batch(3), batch(4)])
     for version in pair.versions(DescribeLogDirsRequest):

@@ -69,7 +69,7 @@ def test_the_quorum_is_described(pair: Pair) -> None:
 
 
 def test_voters_that_cannot_come_or_go(pair: Pair) -> None:
-    """What is wrong with the request itself; a Kafka formatted with a fixed list of voters changes none."""
+    """Errors in the request itself; a Kafka with a fixed list of voters changes none."""
     listener = VoterListener(name="CONTROLLER", host="127.0.0.1", port=1)
     for version in pair.versions(AddRaftVoterRequest):
 

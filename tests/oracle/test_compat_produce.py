@@ -1,4 +1,4 @@
-"""Produce: every version, magic and codec, every refusal; and what a reader finds afterwards."""
+"""Produce: every version, magic and codec, every refusal, and the records that a reader finds afterwards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.oracle.comparison import Asked, Pair, Server
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("compat")]
 
-READ_VERSION = 12  # of Fetch, to see what was stored
+READ_VERSION = 12  # version of Fetch, to read the stored records
 VERSION_TOPIC_IDS = 13
 VERSION_MAGIC_2 = 3
 VERSION_ZSTD = 7
@@ -44,7 +44,8 @@ def read(pair: Pair, name: str, *, repacked: bool = False) -> None:
 
 
 def test_produce_of_magic_2(pair: Pair) -> None:
-    """Each codec and each acks, in each version; what is stored is what was sent, with offset and epoch put in."""
+    """Each codec and each acks, in each version. The stored batches are those that were sent, with offset and epoch
+    set."""
     for version in pair.versions(ProduceRequest, first=VERSION_MAGIC_2):
         name = create_topic(pair, pair.name(f"v{version}"))
         for codec in Codec:
@@ -107,7 +108,7 @@ def test_produce_to_what_is_not_there(pair: Pair) -> None:
 
 
 def test_produce_of_bad_batches(pair: Pair) -> None:
-    """What is not a batch, or not one that a client may write. (To null records Kafka never answers.)"""
+    """Data that is not a batch, or is a batch that a client may not write. (Kafka never responds to null records.)"""
     good = batch(2)
 
     def patched(at: int, form: str, value: int, *, whole: bytes = good) -> bytes:
@@ -205,7 +206,7 @@ def test_produce_to_an_internal_topic(pair: Pair) -> None:
 
 
 def test_zstd_in_versions_that_do_not_know_it(pair: Pair) -> None:
-    """zstd came with Produce v7: older versions are told so."""
+    """zstd came with Produce v7: older versions get an error."""
     for version in pair.versions(ProduceRequest, first=VERSION_MAGIC_2, last=VERSION_ZSTD - 1):
         name = create_topic(pair, pair.name(f"v{version}"))
         pair.ask(produce(name, batch(3, Codec.ZSTD)), version)
@@ -244,7 +245,7 @@ def test_idempotent_produce(pair: Pair) -> None:
         send(15, epoch=0)  # the old one is over
         send(0, 1, epoch=2)
         begin_producer(pair)
-        send(5)  # a producer that nobody knows may start in the middle
+        send(5)  # an unknown producer may start with any sequence number
         send(0)
         send(7)
 

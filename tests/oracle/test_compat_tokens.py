@@ -1,6 +1,6 @@
-"""Delegation tokens: what a Kafka 4.3.1 says about every error and state, Chronik says too.
+"""Delegation tokens: Chronik's responses in every error and state are those of Kafka 4.3.1.
 
-Both servers hear the same conversation. Ids, secrets and moments are drawn by the server: secrets are recomputed from
+Both servers get the same conversation. Ids, secrets and moments are drawn by the server: secrets are recomputed from
 the ids, ids are numbered, and moments become distances. Everything else is compared field by field, in every version.
 """
 
@@ -95,7 +95,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ports, P
 
 
 class Caller:
-    """One connection, of a user or of nobody. Requests of every API have the same shape in the header."""
+    """One connection, with or without a user. Requests of every API have the same form of header."""
 
     def __init__(self, port: int, user: str | None = None) -> None:
         self.connection = Connection(port)
@@ -112,7 +112,7 @@ class Caller:
 
 
 class Told:
-    """What one server has said. Its tokens are numbered in the order in which they were created."""
+    """One server's responses. Its tokens are numbered in the order of their creation."""
 
     def __init__(self, ports: Ports) -> None:
         self.ports = ports
@@ -183,7 +183,7 @@ class Told:
         self.note(f"{who} describes v{version} {owners}", response)
 
     def log_in(self, number: int, kind: str) -> str:
-        """As a caller of its own."""
+        """As a separate caller."""
         while True:
             connection = Connection(self.ports[0])
             connection.say(handshake(kind))

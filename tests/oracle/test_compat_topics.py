@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.java, pytest.mark.xdist_group("compat")]
 
 
 def test_creating_topics(pair: Pair) -> None:
-    """What a client learns of each topic it asked for: codes, counts, and from v5 on the whole configuration."""
+    """The response for each topic in the request: codes, counts, and from v5 on the whole configuration."""
     for version in pair.versions(CreateTopicsRequest):
         name = pair.name(f"v{version}")
         topics = [
@@ -122,7 +122,7 @@ def test_metadata(pair: Pair) -> None:
 
 
 def test_metadata_by_id(pair: Pair) -> None:
-    """From v12 on a topic may be asked for by the id alone."""
+    """From v12 on, a request may name a topic by its id alone."""
     name = create_topic(pair, pair.name("known"), 2)
     for version in pair.versions(MetadataRequest, first=10):
         by_id = [MetadataRequestTopic(topic_id=ZERO_UUID, name=None)]
@@ -138,7 +138,7 @@ def test_metadata_by_id(pair: Pair) -> None:
 
 
 def test_topics_that_metadata_creates(pair: Pair) -> None:
-    """A client that asks for a topic makes it; it learns of the leader in this answer or by asking again."""
+    """A request for a topic creates it; the client learns of the leader in this response or a later one."""
     for version in pair.versions(MetadataRequest):
         name = pair.name(f"auto{version}")
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
@@ -225,7 +225,7 @@ def test_deleting_topics(pair: Pair) -> None:
 
 
 def test_describe_cluster(pair: Pair) -> None:
-    """Who is there, and what may be done to it."""
+    """The brokers of the cluster, and the authorized operations."""
     for version in pair.versions(DescribeClusterRequest):
         for operations in (False, True):
             pair.ask(DescribeClusterRequest(include_cluster_authorized_operations=operations), version)

@@ -1,4 +1,4 @@
-"""What is kept about transactions, and shown of them: the records of __transaction_state, lists, coordinators."""
+"""Stored and displayed data about transactions: the records of __transaction_state, lists, coordinators."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RECORDS_BYTES_MAX = 1 << 20
 
 
 def stored(server: Server, prefix: str) -> list[tuple[Any, ...]]:
-    """Every record about ids that begin so, as it stands in the log: its bytes, but for ids of producers and times."""
+    """The records about ids with this prefix, as stored in the log: their bytes, except producer ids and times."""
     found = []
     for partition in _partitions(server):
         for batch in _batches(server, partition):

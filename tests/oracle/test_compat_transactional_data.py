@@ -135,7 +135,8 @@ def test_batches_of_a_transaction(pair: Pair) -> None:
 
 
 def test_batches_of_strangers(pair: Pair) -> None:
-    """Of another epoch, of an id that the coordinator does not know, under no transactional id or somebody else's."""
+    """With another epoch, with an id that the coordinator does not know, without a transactional id or with another
+    producer's."""
     begin_transactions(pair)
     for version in produce_versions(pair):
         script = Script(pair, version)
@@ -178,7 +179,7 @@ def test_batches_of_a_fenced_producer(pair: Pair) -> None:
         who = script.begin("p")
         script.add(who, 0)
         script.write(who, 0)
-        pair.ask(init(who), 4)  # aborts, and asks to come again
+        pair.ask(init(who), 4)  # aborts, and returns CONCURRENT_TRANSACTIONS
         settle(pair, who)
         keep(pair, who, pair.ask(init(who), 4))
         script.look()

@@ -1,4 +1,4 @@
-"""Offsets that are committed in transactions: who may, when they are seen, and what later commits make of them."""
+"""Offsets that are committed in transactions: permissions, visibility, and the effect of later commits."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def begin(pair: Pair) -> None:
 
 
 def test_offsets_of_a_transaction(pair: Pair) -> None:
-    """Nobody sees them before the commit, readers who want stable ones wait, an abort forgets them."""
+    """They are invisible before the commit, readers of stable offsets wait, and an abort drops them."""
     begin(pair)
     for version in pair.served(TxnOffsetCommitRequest):
         script = Script(pair, version)

@@ -109,7 +109,7 @@ def test_requests_that_do_not_wait_for_each_other(pair: Pair) -> None:
     [(state, bumps) for state in STATES for bumps in (False, True) if state != "unknown" or not bumps],
 )
 def test_every_request_in_every_state(pair: Pair, state: str, bumps: bool) -> None:
-    """The answer, and the transaction afterwards; what did not change it is followed by the next request."""
+    """The response, and the transaction afterwards. If nothing has changed, the next request follows."""
     if bumps and VERSION_BUMP not in pair.served(EndTxnRequest):
         pytest.skip("this Kafka does not serve it")
     maker = Maker.create(pair)

@@ -1,4 +1,4 @@
-"""The documented differences are those that the comparison meets."""
+"""The documented differences are exactly those that the comparison finds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The masks hide what they name and nothing else: a mask that hides too much makes every comparison pass."""
+"""The masks hide what they name and nothing else: a mask that hides too much would let every comparison pass."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def ended(time_ms: int, outcome: ControlType = ControlType.COMMIT, *, coordinato
 def test_batches_of_producers_are_compared_but_for_ids_and_times_of_markers(
     kafka: bytes, chronik: bytes, equal: bool
 ) -> None:
-    """Ids of producers and clocks are the servers' own; everything else of a batch is what clients read."""
+    """Producer ids and times depend on the server; clients read everything else of a batch."""
     assert look_equal(fetched(kafka), fetched(chronik)) is equal
 
 

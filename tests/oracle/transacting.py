@@ -34,12 +34,12 @@ from tests.oracle.comparison import Pair, Server
 TRANSACTION_KEY = 1  # of FindCoordinator
 OLDER = "3.9.1"  # a few of its answers are not those of 4.3.1, which then judges alone
 TIMEOUT_MS = 60_000  # of transactions
-IDS_ASKED = 32  # enough to meet every partition of __transaction_state
+IDS_ASKED = 32  # enough to reach every partition of __transaction_state
 LATER_COORDINATOR = 1000  # an epoch
 VERSION_BROKERS = 4  # of AddPartitionsToTxn: from here on for brokers
-VERSION_BUMP = 5  # of EndTxn: from here on each transaction has an epoch of its own
+VERSION_BUMP = 5  # version of EndTxn; from this version on, each transaction has a new epoch
 VERSION_IDS = 13  # of Produce: topics are named by their ids
-# What a request names: the present producer id and epoch, or something else. Offsets from the present values.
+# The producer id and epoch in a request, relative to the current ones.
 PRESENT, EPOCH_BEFORE, EPOCH_AFTER, OTHER_ID = (0, 0), (0, -1), (0, 1), (10_000_000, 0)
 CLAIMS = {"present": PRESENT, "epoch before": EPOCH_BEFORE, "epoch after": EPOCH_AFTER, "other id": OTHER_ID}
 Claim = tuple[int, int]
@@ -74,13 +74,13 @@ def find_coordinator_of(server: Server, who: str) -> None:
 
 
 def producer(server: Server, who: str, claim: Claim = PRESENT) -> tuple[int, int]:
-    """The id and epoch that `who` has on this server, or that it claims."""
+    """The id and epoch of `who` on this server, or those that it claims."""
     producer_id, epoch = server.kept.get(f"producer {who}", (5_000_000, 0))
     return producer_id + claim[0], epoch + claim[1]
 
 
 def keep(pair: Pair, who: str, answers: tuple[Any, Any]) -> None:
-    """The id and epoch of successful answers are those of `who` from now on."""
+    """Stores the id and epoch of successful answers for `who`."""
     for server, answer in zip(pair.servers, answers, strict=True):
         if not answer.error_code and answer.producer_id >= 0:
             server.kept[f"producer {who}"] = answer.producer_id, answer.producer_epoch
@@ -161,7 +161,7 @@ def write(
     transactional_id: str | None = "",
     acks: int = -1,
 ) -> Callable[[Server], ProduceRequest]:
-    """`transactional_id`: that of the request; "" is `who`."""
+    """`transactional_id` is that of the request; "" means `who`."""
 
     def request(server: Server) -> ProduceRequest:
         producer_id, epoch = producer(server, who, claim)
@@ -194,7 +194,7 @@ def describe(*ids: str) -> DescribeTransactionsRequest:
 
 
 def settle(pair: Pair, who: str, states: tuple[str, ...] = UNFINISHED) -> None:
-    """Until both have written the markers of what was decided."""
+    """Waits until both have written the markers of the decision."""
     for server in pair.servers:
         while True:
             server.send(describe(who), 0)

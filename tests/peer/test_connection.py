@@ -1,4 +1,4 @@
-"""One connection: versions agreed on, answers in order, time-outs, and what is said when it ends."""
+"""One connection: version negotiation, the order of responses, time-outs, and errors when it ends."""
 
 from __future__ import annotations
 
@@ -124,7 +124,8 @@ def test_an_api_that_is_not_served_is_said_before_anything_is_sent() -> None:
 
 
 def test_a_broker_too_old_for_our_api_versions_is_asked_again() -> None:
-    """Every Kafka answers an ApiVersions that is too new with what it serves, in v0."""
+    """Every Kafka responds to an ApiVersions request with an unknown version in v0, with the versions that it
+    serves."""
     machine, broker = serve(versions={18: "0-2"})
 
     async def work() -> None:
@@ -194,7 +195,7 @@ def test_requests_wait_while_too_many_bytes_are_in_flight() -> None:
 
 
 def test_whoever_waits_for_room_hears_that_the_connection_ended() -> None:
-    """Nobody may wait at a gate that will never open."""
+    """No caller may wait for room that will never come."""
     machine, _ = serve({HeartbeatRequest: lambda request, version: NO_ANSWER})
 
     async def work() -> None:
@@ -211,7 +212,7 @@ def test_whoever_waits_for_room_hears_that_the_connection_ended() -> None:
 
 
 def test_a_login_comes_before_the_first_request() -> None:
-    """Whoever connects with credentials gets a connection that is logged in."""
+    """A client with credentials gets a connection that is logged in."""
     machine, broker = guarded()
 
     async def work() -> None:
@@ -251,7 +252,7 @@ def test_a_caller_that_gives_up_while_it_connects_leaves_no_connection_behind() 
 
 
 def test_an_overdue_answer_ends_the_connection_and_says_where() -> None:
-    """Answers behind it cannot come either, and the one who waits must learn which broker hangs."""
+    """Later responses cannot arrive either, and the caller must learn which broker hangs."""
     machine, _ = serve({HeartbeatRequest: lambda request, version: NO_ANSWER})
 
     async def work() -> None:
@@ -268,7 +269,7 @@ def test_an_overdue_answer_ends_the_connection_and_says_where() -> None:
 
 
 def test_a_connection_that_ends_fails_everybody_who_waits() -> None:
-    """Nobody may wait for an answer that cannot come."""
+    """No caller may wait for a response that cannot come."""
     machine, _ = serve({HeartbeatRequest: lambda request, version: HANG_UP})
 
     async def work() -> None:
@@ -305,14 +306,14 @@ def test_a_caller_that_gave_up_leaves_the_others_in_order() -> None:
 
 
 def test_nobody_listening_says_host_and_port() -> None:
-    """The commonest fault of all: the broker is not there, or somewhere else."""
+    """The most common error: the broker is not running, or has another address."""
     machine = Machine()
     with pytest.raises(Unreachable, match=r"cannot connect to broker:9092: Connection refused; is a broker running"):
         machine.run(connected(machine))
 
 
 def test_a_listener_that_never_answers_is_given_up() -> None:
-    """A port that belongs to something else often just waits for more."""
+    """A port of another program often just waits for more data."""
     machine, _ = serve()
     machine.network.silent.add(BROKER)
     with pytest.raises(Unreachable, match=r"broker:9092 did not answer within 10000 ms: is it a Kafka listener"):
@@ -340,7 +341,7 @@ class Babbler:
     [
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
         pack_size(10) + bytes(10),  # an ApiVersions answer cut short
-        pack_size(15) + bytes.fromhex("00000007 0000 01 00000000 00 000000"),  # a good answer, to somebody else
+        pack_size(15) + bytes.fromhex("00000007 0000 01 00000000 00 000000"),  # a valid response to another request
         pack_size(-5),
     ],
 )
@@ -415,7 +416,7 @@ def test_a_step_that_fails_ends_the_connection() -> None:
 
 
 def test_a_connection_whose_login_ends_is_replaced_before() -> None:
-    """Brokers close it at the end of the login, and what was asked then would be lost."""
+    """Brokers close it when the login expires, and pending requests would be lost."""
     machine, _ = guarded(lifetime_ms=10_000)
 
     async def work() -> None:

@@ -122,7 +122,7 @@ def fetched(url: str, tls: TlsClient | None, timeout_ms: int = 30_000) -> bytes:
 
 
 def test_keys_are_fetched_from_whom_the_trust_store_names(provider: IdentityProvider, authority: Authority) -> None:
-    """Whoever could answer in its place would choose who may log in."""
+    """Another server that could respond in its place would decide who may log in."""
     assert fetched(provider.url("/keys"), TlsClient(trust_pem=authority.pem)) == provider.keys
     for tls in (TlsClient(trust_pem=Authority().pem), TlsClient()):
         with pytest.raises(Unreachable, match="certificate"):
@@ -132,7 +132,7 @@ def test_keys_are_fetched_from_whom_the_trust_store_names(provider: IdentityProv
 
 
 def test_redirects_stay_on_their_host(provider: IdentityProvider, authority: Authority) -> None:
-    """Else one answer could send a node to any address inside its network."""
+    """Otherwise one response could redirect a node to any address inside its network."""
     tls = TlsClient(trust_pem=authority.pem)
     provider.answers["/moved"] = 302, {"Location": "/keys"}, b""
     assert fetched(provider.url("/moved"), tls) == provider.keys

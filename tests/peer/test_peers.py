@@ -71,7 +71,7 @@ def test_any_api_reaches_another_node(request_: Request, response: Response) -> 
 
 
 def test_the_leader_of_a_partition_is_asked() -> None:
-    """A marker goes to whoever leads its partition now; without a leader the caller decides how long to wait."""
+    """A marker is sent to the current leader of its partition; without a leader the caller decides how long to wait."""
     machines = Machines()
     for node_id, host in ((2, "two"), (3, "three")):
         machines.addresses[node_id] = machines.start(host, broker(lambda request, version, n=node_id: groups(n)))
@@ -139,7 +139,8 @@ def test_a_node_without_address_is_waited_for_and_named() -> None:
 
 
 def test_a_peer_that_restarts_costs_what_was_in_flight_and_nothing_else() -> None:
-    """What was sent may have been applied, so it is not repeated here. What waited is sent to the new process."""
+    """Requests in flight may have been applied, so they are not repeated here. Waiting requests are sent to the new
+    process."""
     machines = Machines()
     first, second = broker(lambda request, version: NO_ANSWER), broker()
     machines.addresses[2] = machines.start("two", first)
@@ -222,7 +223,7 @@ def test_a_caller_that_gives_up_frees_its_place() -> None:
 
 
 def test_a_reply_that_never_comes_ends_the_connection() -> None:
-    """Nothing behind it could arrive. The next request gets a new connection, and its answer."""
+    """Later responses cannot arrive. The next request uses a new connection, and gets its response."""
     machines = Machines()
     silent = iter([NO_ANSWER])
     there = broker(lambda request, version: next(silent, groups(7)))
@@ -240,7 +241,7 @@ def test_a_reply_that_never_comes_ends_the_connection() -> None:
 
 
 def test_a_machine_without_power_is_given_up_and_found_again() -> None:
-    """It tells nobody that it is gone; connections to it hang."""
+    """It sends no notification, and connections to it hang."""
     machines = Machines()
     machines.addresses[2] = machines.start("two", broker())
 
@@ -282,7 +283,7 @@ def test_a_peer_that_moved_is_asked_at_its_new_address() -> None:
 
 
 def test_what_was_asked_at_the_old_address_is_told_that_the_peer_moved() -> None:
-    """An answer from there would be somebody else's. It may have been applied, and trying again may help."""
+    """A response from there would be another node's. The request may have been applied, and retrying may help."""
     machines = Machines()
     machines.addresses[2] = machines.start("two", broker(lambda request, version: NO_ANSWER))
 
@@ -319,7 +320,7 @@ def test_a_new_address_is_tried_at_once() -> None:
 
 
 def test_two_nodes_that_exchange_addresses_do_not_disturb_each_other() -> None:
-    """Connections belong to a node and an address: what one node leaves, another may be using."""
+    """Connections belong to a node and an address: another node may be using the address that a node has left."""
     machines = Machines()
     two, three = (
         machines.start(host, broker(lambda request, version, n=n: groups(n))) for n, host in ((2, "two"), (3, "three"))
@@ -401,7 +402,7 @@ def test_a_peer_that_hangs_up_on_every_request_is_tried_more_and_more_rarely() -
 
 
 def test_an_older_node_that_lacks_an_api_is_named_and_stays_connected() -> None:
-    """During an upgrade: the caller chooses another way, and other requests go on."""
+    """During an upgrade: the caller uses an alternative, and other requests continue."""
     machines = Machines()
     machines.addresses[2] = machines.start("two", broker())
 
@@ -430,7 +431,7 @@ def guarded() -> ScriptedBroker:
 
 
 def test_a_node_logs_in_before_it_asks() -> None:
-    """Credentials belong to the whole node; each connection gets a mechanism of its own."""
+    """Credentials belong to the whole node; each connection gets a separate mechanism."""
     machines = Machines()
     there = guarded()
     machines.addresses[2] = machines.start("two", there)

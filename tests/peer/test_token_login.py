@@ -1,4 +1,4 @@
-"""Logins of nodes and clients by token: where tokens come from, how long they are kept, and what is told if not."""
+"""Logins of nodes and clients by token: the source of tokens, how long they are kept, and errors."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_wrong_secret_is_told_and_not_shown() -> None:
 
 
 def test_a_lifetime_that_is_no_number_is_none() -> None:
-    """The token is used once then, instead of for ever."""
+    """The token is then used once, not forever."""
     for text in (b'"x"', b"-5", b"true", b"null", b"NaN", b"[]"):
         assert read_token_answer(b'{"access_token": "t", "expires_in": %s}' % text, "idp") == ("t", 0.0)
     assert read_token_answer(b'{"access_token": "t", "expires_in": 1e99}', "idp") == ("t", 1e6)

@@ -50,7 +50,8 @@ def abort(to: SinkOptions, batch: int, results: Sequence[TaskResult]) -> None:
 
 
 def visible(bootstrap: str, topic: str, partitions: int = 2) -> list[str]:
-    """What a reader of committed records gets up to the very end of the log: an open transaction would hold it up."""
+    """The records that a reader of committed records gets up to the end of the log; an open transaction would stop
+    it."""
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": "visible",

@@ -7,7 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
-# Python processes of a driver, by what they run: tasks; the sink's commits; the source's planning.
+# A driver's Python processes, by their purpose: tasks; the sink's commits; the source's planning.
 TASKS = "pyspark.worker"
 COMMITS = "pyspark.sql.worker.python_streaming_sink_runner"
 PLANNING = "pyspark.sql.streaming.python_streaming_source_runner"

@@ -1,4 +1,4 @@
-"""A pipeline under test: its file, its broker, its folder, and ways to look at what it did that need no Spark."""
+"""A pipeline under test: its file, its broker, its folder, and checks of its results that need no Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The query that the README shows, for the tests that run it as it stands there."""
+"""The query in the README, for the tests that run it unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster with logins, TLS, client certificates and access rules, and what its clients are told.
+"""A cluster with logins, TLS, client certificates and access rules, and its clients' settings.
 
 Listeners: `main` is SASL_SSL with PLAIN and SCRAM, `unencrypted` is SASL_PLAINTEXT with the same users, `mutual` is SSL
 and demands a certificate. The user `admin` may do everything, `alice` what rules allow. PASSWORD is found wherever it
@@ -66,8 +66,8 @@ class Secured:
         self.user(ALICE)
 
     def user(self, name: str) -> str:
-        """Made by the admin: logs in by SCRAM with PASSWORD. Rules for `alice` stay, so a test that expects denials has
-        a user of its own."""
+        """Created by the admin: logs in by SCRAM with PASSWORD. Rules for `alice` stay, so a test that expects denials
+        uses a separate user."""
         for mechanism in KINDS:
             asyncio.run(self._add_user(name, mechanism))
         return name

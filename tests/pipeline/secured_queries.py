@@ -1,4 +1,4 @@
-"""Queries on a secured cluster that print all they can, for a test that looks for secrets in what they print and write.
+"""Queries on a secured cluster that print as much as possible, for a test that searches their output for secrets.
 
 `python -m tests.pipeline.secured_queries`, with topics, a folder and options as JSON on stdin. Spark logs as
 CHRONIK_SPARK_LOG_LEVEL says, and writes the events that its pages are made of to the folder.

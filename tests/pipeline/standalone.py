@@ -1,4 +1,4 @@
-"""A standalone Spark of this machine, from the pip package alone: a master and two workers, each a process of its own.
+"""A standalone Spark of this machine, from the pip package alone: a master and two workers as separate processes.
 
     with Standalone(folder) as spark: ... spark.master
 
@@ -74,7 +74,7 @@ class Standalone:
 
     @property
     def environment(self) -> dict[str, str]:
-        """For drivers that are to run here."""
+        """For drivers that run on this machine."""
         spark_home.settle_in()
         return os.environ | {
             "SPARK_CONF_DIR": str(self._folder),
@@ -87,7 +87,7 @@ class Standalone:
         }
 
     def executors(self) -> set[str]:
-        """Workers that have run an executor: each keeps a folder of what it ran."""
+        """Workers that have run an executor: each keeps a folder for it."""
         return {path.parents[2].name for path in self._folder.glob("work-*/app-*/*/stderr")}
 
     def _start(self, name: str, main_class: str, *words: str) -> Path:

@@ -1,4 +1,4 @@
-"""Plans that must never be, made on purpose: a batch that read too little or twice would be committed for ever."""
+"""Invalid plans, created on purpose: a batch that read too little or twice would be committed permanently."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_a_file_that_is_not_there_is_one_line(run_command: Run, tmp_path: Path) 
 
 
 def test_init_writes_a_pipeline_and_never_over_one(run_command: Run, tmp_path: Path) -> None:
-    """What somebody has written is not ours to replace."""
+    """A user's files must not be replaced."""
     assert run_command("pipeline", "init", str(tmp_path / "new")).exit_code == 0
     assert (tmp_path / "new/pipeline.py").exists()
     assert (tmp_path / "new/fixtures/orders.jsonl").exists()
@@ -104,7 +104,7 @@ def test_stop_leaves_a_mark_that_the_next_run_clears(
 def test_dead_letters_are_shown_and_counted(
     run_command: Run, our_broker: Cluster, unique: Callable[[str], str]
 ) -> None:
-    """What a person needs to mend a record: where it stood, what is wrong, and its bytes."""
+    """What is needed to repair a record: its position, the error, and its bytes."""
     topic = unique("orders")
     cluster = LiveCluster(our_broker.bootstrap)
     cluster.create_topic(f"{topic}.dlq", 1)
@@ -126,7 +126,7 @@ def test_dead_letters_are_shown_and_counted(
 def test_tables_are_pending_until_somebody_materializes_them(
     run_command: Run, our_broker: Cluster, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """And a topic whose settings make no sense is refused by the controller, whoever sets them."""
+    """The controller refuses a topic with invalid settings, whichever tool sets them."""
     topic = unique("kept")
     cluster = LiveCluster(our_broker.bootstrap)
     cluster.create_topic(topic, 1, {"chronik.table.enable": "true", "chronik.table.mode": "upsert"})
@@ -144,7 +144,7 @@ def test_tables_are_pending_until_somebody_materializes_them(
 
 @pytest.mark.parametrize("suffix", [".py", ".yaml"])
 def test_a_pipeline_may_name_the_file_that_says_how_to_reach_its_cluster(tmp_path: Path, suffix: str) -> None:
-    """Beside the pipeline, since both are checked in or deployed together; never what the file holds."""
+    """Relative to the pipeline, because both files are deployed together. The file's contents are never shown."""
     file = tmp_path / f"shop{suffix}"
 
     def written(value: str) -> str:

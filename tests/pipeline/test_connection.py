@@ -1,4 +1,4 @@
-"""The blocking connection of Spark's workers, against a listener in a thread that sends what a test says."""
+"""The blocking connection of Spark's workers, against a listener in a thread that sends scripted data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def answer_versions(request: Asked) -> bytes:
 
 @contextmanager
 def listening(answers: list[Answer]) -> Iterator[Address]:
-    """Takes one connection and answers one request after the other; then waits for the other side to close."""
+    """Accepts one connection and answers its requests in order; then waits for the other side to close."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -73,7 +73,7 @@ def test_requests_may_be_sent_before_answers_are_read() -> None:
 
 
 def test_a_broker_too_old_for_our_api_versions_is_asked_again() -> None:
-    """The same negotiation as everywhere else."""
+    """The same version negotiation as in other clients."""
     too_new: Answer = lambda request: reply(  # noqa: E731
         api_versions({18: Versions(0, 2)}, UNSUPPORTED_VERSION), 0, request.correlation_id
     )
@@ -106,7 +106,7 @@ def test_what_goes_wrong_says_where_and_why(answers: list[Answer], error: type[C
 
 
 def test_a_broker_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that hangs would hold its executor for ever."""
+    """A worker that hangs would block its executor forever."""
     monkeypatch.setattr(module, "ANSWER_TIMEOUT_MS", 50)
     with listening([answer_versions]) as address, BlockingConnection(address, "test") as connection:
         with pytest.raises(Unreachable, match="left a ListGroups request without answer for 50 ms"):

@@ -118,14 +118,14 @@ def test_the_yaml_twin_declares_the_same(tmp_path: Path) -> None:
 
 
 def test_a_declaration_cannot_be_changed(tmp_path: Path) -> None:
-    """What was planned is what runs."""
+    """The plan must be what runs."""
     [raw, *_] = declared(tmp_path, "shop.py", SHOP)
     with pytest.raises(dataclasses.FrozenInstanceError):
         raw.name = "other"  # type: ignore[misc]
 
 
 def test_two_files_do_not_see_each_other(tmp_path: Path) -> None:
-    """There is no list behind the decorators that a second load could add to."""
+    """The decorators have no global list that a second load could add to."""
     once = declared(tmp_path, "shop.py", SHOP)
     again = declared(tmp_path, "shop.py", SHOP)
     assert len(once) == len(again) == 4

@@ -101,7 +101,7 @@ HEADERS = st.lists(st.tuples(st.text(max_size=4), st.none() | st.binary(max_size
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """Batches one after the other as a partition has them: gaps, every codec, both kinds of time, markers between."""
+    """Consecutive batches as in a partition: gaps, every codec, both kinds of time, markers between them."""
     offset = draw(st.sampled_from([0, 7, 2**31, 2**40]))
     found = []
     for _ in range(draw(st.integers(1, 5))):
@@ -124,7 +124,7 @@ def logs(draw: st.DrawFn) -> bytes:
 
 @given(logs(), st.data())
 def test_it_agrees_with_the_reader_of_single_records(data: bytes, draw: st.DataObject) -> None:
-    """Two readers that share no code for records: what one gets wrong, the other does not."""
+    """Two readers that share no code for records: it is unlikely that both have the same bug."""
     every = rows_by_twin(data)
     assert rows_of(data) == every
     assert rows_of(data, columns=COLUMNS) == [row[:-1] for row in every]
@@ -144,7 +144,7 @@ def test_many_batches_are_decoded_as_each_of_them_alone(data: bytes) -> None:
 
 
 def test_rows_come_in_tables_of_bounded_size() -> None:
-    """What a worker holds must not grow with the topic, nor with one batch of very many tiny records."""
+    """A worker's memory must not grow with the topic, nor with one batch of very many tiny records."""
     count = 2 * decoding.ROWS_MAX + 10
     data = build([Record(i, 0, None, b"") for i in range(count)], Codec.ZSTD)
     sizes = [table.num_rows for table in decode_batches(data, topic="t", partition=0)]
@@ -161,7 +161,7 @@ def test_a_batch_cut_short_at_the_end_is_left_out_whatever_its_length() -> None:
 
 
 def test_records_of_aborted_transactions_are_not_shown() -> None:
-    """Producer 1 aborts, then commits; producer 2 commits in between; what stands outside transactions stays."""
+    """Producer 1 aborts, then commits; producer 2 commits in between; records outside transactions stay."""
 
     def batch(first: int, producer_id: int, *, in_transaction: bool = True) -> bytes:
         return build(some(2, first), producer_id=producer_id, base_sequence=0, is_transactional=in_transaction)
@@ -182,8 +182,9 @@ def test_records_of_aborted_transactions_are_not_shown() -> None:
     )
     seen = rows_of(data, aborted=[Aborted(0, 1)], columns=["offset"])
     assert [offset for (offset,) in seen] == [2, 3, 4, 5, 8, 9]
-    assert len(rows_of(data, columns=["offset"])) == 8  # a reader of uncommitted records is told of none
-    later = data[len(batch(0, 1)) :]  # a fetch that starts inside the transaction is told of it all the same
+    # A response for uncommitted records lists no aborted transactions.
+    assert len(rows_of(data, columns=["offset"])) == 8
+    later = data[len(batch(0, 1)) :]  # a fetch that starts inside the transaction lists it too
     assert [offset for (offset,) in rows_of(later, aborted=[Aborted(0, 1)], columns=["offset"])] == [2, 3, 4, 5, 8, 9]
 
 
@@ -235,9 +236,9 @@ def test_lengths_that_lie_are_refused_though_the_next_record_is_found() -> None:
 
 
 def test_a_wrong_checksum_is_refused_with_the_batch_named() -> None:
-    """One check a batch is all that stands between a flipped bit on disk and a wrong row in a table."""
+    """One check per batch is the only protection against a wrong row because of a flipped bit on disk."""
     data = bytearray(build(some(3)) + build(some(3, first=3)))
-    data[-2] ^= 1  # of a value: nothing else about the batch is wrong
+    data[-2] ^= 1  # of a value: everything else in the batch is right
     with pytest.raises(PipelineError) as refused:
         rows_of(bytes(data))
     assert refused.value.condition == "UNREADABLE_BATCH"
@@ -246,7 +247,7 @@ def test_a_wrong_checksum_is_refused_with_the_batch_named() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_records_with_a_right_checksum_are_refused_exactly_when_the_twin_refuses(seed: int) -> None:
-    """Some client computes a checksum over nonsense: no wrong row, no crash, and words that say what is wrong."""
+    """A client may compute a valid checksum of invalid data: no wrong row, no crash, and a helpful error."""
     chance = random.Random(seed)
     refused_count = 0
     for _ in range(400):

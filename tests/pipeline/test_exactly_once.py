@@ -193,7 +193,7 @@ def test_a_decision_whose_transactions_have_timed_out_is_undone_or_told(
 def test_clusters_without_transaction_version_2_are_written_to_as_well(
     bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are told each partition before it is written to."""
+    """Each partition is added by a request before it is written to."""
     monkeypatch.setattr(transactions, "ADDS_BY_WRITING", 99)
     to = options(bootstrap, topic)
     write_batch(to, topic, "run1", 0, ROWS)
@@ -204,7 +204,8 @@ def test_clusters_without_transaction_version_2_are_written_to_as_well(
 
 
 def test_batches_that_are_too_large_for_the_topic_are_halved(our_broker: Cluster, unique: Callable[[str], str]) -> None:
-    """max.message.bytes is the topic's; a task does not know it. Sequence numbers must go on from the first half."""
+    """max.message.bytes is a setting of the topic, unknown to a task. Sequence numbers must continue after the first
+    half."""
     topic = topics.create(our_broker.bootstrap, unique("small"), config={"max.message.bytes": "3000"})
     to = options(our_broker.bootstrap, topic)
     values = [f"{i:0200}" for i in range(100)]

@@ -1,4 +1,4 @@
-"""Materialized topics without Spark: what configs mean, how states are told, and that the application is kept alive."""
+"""Materialized topics without Spark: the meaning of configs, published states, and restarts of the application."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_states(given: dict[str, Any], expected: State) -> None:
 
 
 def test_a_state_survives_its_record_and_rubbish_is_none() -> None:
-    """Anybody may write to a topic, and a later release may say more."""
+    """Any client may write to a topic, and a later release may add fields."""
     state = TableState("orders", "RUNNING", "/lake/orders", 7, 3, "", 99)
     assert TableState.parse(state.encoded()) == state
     assert TableState.parse(state.encoded()[:-1] + b', "later": 1}') == state
@@ -87,7 +87,7 @@ def test_a_state_survives_its_record_and_rubbish_is_none() -> None:
 
 @dataclass
 class FakeMachine:
-    """Processes that end by themselves after so many seconds."""
+    """Processes that end by themselves after this many seconds."""
 
     lives_s: list[float]
     now_s: float = 0
@@ -105,7 +105,8 @@ class FakeMachine:
 
 
 def test_an_application_that_dies_is_started_again_later_each_time() -> None:
-    """A broken configuration must not burn a core; one that ran well and died once is back at once."""
+    """A broken configuration must not use a core all the time; an application that ran for long is restarted at
+    once."""
     machine = FakeMachine([1, 1, 1, HEALTHY_S, 1, 1, 1, 1, 1, 1, 1, 1])
     said: list[str] = []
     Supervisor(machine.start, said.append, clock_s=lambda: machine.now_s, sleep=machine.sleep).run(restarts_max=11)
@@ -114,7 +115,7 @@ def test_an_application_that_dies_is_started_again_later_each_time() -> None:
 
 
 def test_the_application_is_this_interpreters_own() -> None:
-    """What is on the PATH may be another one, without Chronik."""
+    """The one on the PATH may be another Python, without Chronik."""
     import sys
 
     command = application("b:1", Path("/lake"), "local[1]")

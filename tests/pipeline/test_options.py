@@ -23,7 +23,7 @@ def batch(**options: str) -> SourceOptions:
 
 
 def test_defaults_are_those_of_the_contract() -> None:
-    """Each of these changes what a query reads when it is left out."""
+    """Each default decides what a query reads when the option is omitted."""
     made = stream()
     assert made.topics == ("orders",)
     assert made.starting == Edge(position=LATEST)

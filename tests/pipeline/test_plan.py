@@ -31,7 +31,7 @@ def test_dry_run_names_the_line_that_reads_an_undeclared_table(tmp_path: Path) -
 
 
 def test_a_topic_that_access_rules_hide_is_not_called_missing(tmp_path: Path) -> None:
-    """Who is told that it does not exist creates it again, under another name."""
+    """A user who is told that it does not exist creates it again, under another name."""
     text = HEAD + RAW + '@to_topic(topic="out")\ndef t(bronze_orders): ...\n'
     plan = plan_of(tmp_path, text, cluster=FakeCluster(names=(), hidden=("orders", "out")))
     assert [error.condition for error in plan.errors] == ["TOPIC_DENIED", "TOPIC_DENIED"]
@@ -78,7 +78,7 @@ def test_declarations_that_make_no_sense_have_a_name(tmp_path: Path, text: str, 
 
 
 def test_a_cluster_that_is_down_is_one_error(tmp_path: Path) -> None:
-    """Not one for each topic that could not be asked for."""
+    """Not one for each topic that could not be queried."""
     plan = plan_of(tmp_path, HEAD + RAW, cluster=FakeCluster(is_down=True))
     assert [error.condition for error in plan.errors] == ["BROKER_NOT_REACHED"]
 
@@ -120,7 +120,7 @@ def test_columns_are_checked_on_empty_frames(tmp_path: Path, silver: str, frames
 
 
 def test_a_plan_tells_who_reads_what_and_writes_where(tmp_path: Path) -> None:
-    """What `dry-run` prints is what a reviewer reads."""
+    """A reviewer reads the output of `dry-run`."""
     expectation = "expectations=[expect('paid', 'amount > 0', on_fail='dlq')]"
     plan = plan_of(tmp_path, HEAD + RAW + SILVER.format(expectation), storage=FakeStorage(), frames=FakeFrames())
     assert list(plan.lines()) == [
@@ -152,7 +152,7 @@ def test_a_storage_says_why_it_cannot_be_written_and_leaves_nothing_behind(tmp_p
     "given", ["s3://bucket/lake", Path("s3://bucket/lake"), "/here/s3:/bucket/lake", "abfss://a/b"]
 )
 def test_a_storage_that_is_an_address_is_refused(given: str | Path) -> None:
-    """As a path it is a folder of this machine, and everybody thinks that the tables are in the bucket."""
+    """As a path it would be a folder of this machine, although users expect the tables in the bucket."""
     with pytest.raises(PipelineFault, match="mounted") as refused:
         Storage(given)
     assert refused.value.condition == "STORAGE_NOT_A_FOLDER"

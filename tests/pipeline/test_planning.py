@@ -1,4 +1,4 @@
-"""Planning against a cluster that is three dictionaries: where queries start, go on, and stop."""
+"""Planning against a cluster that is three dictionaries: where queries start, continue, and stop."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_what_the_cluster_does_not_have_is_refused_by_name(given: dict[str, str]
 
 
 def test_a_stream_starts_once_and_goes_on_from_there() -> None:
-    """Spark asks for the start more than once; `latest` must not move between."""
+    """Spark asks for the start more than once; `latest` must not change in between."""
     cluster = FakeCluster(dict(LOGS))
     planner = stream(cluster)
     start = planner.initial()
@@ -156,7 +156,7 @@ def test_a_new_partition_starts_at_its_beginning() -> None:
 
 
 def test_a_new_partition_whose_beginning_is_gone_is_data_loss() -> None:
-    """It grew and aged between two batches: what was deleted was never read."""
+    """It was created and aged between two batches: the deleted records were never read."""
     cluster = FakeCluster({A0: 100, A1: 50}, {A1: 20})
     known = Position({"a": "id-a"}, {A0: 100})
     with refused("DATA_LOSS") as lost:
@@ -197,7 +197,7 @@ def test_a_log_that_became_shorter_stops_the_query() -> None:
     planner = stream(cluster, failOnDataLoss="false")
     shorter = planner.next_end(known)
     cluster.ends[A0] = 35
-    assert planner.tasks(known, shorter) == []  # and what is written there from now on is new
+    assert planner.tasks(known, shorter) == []  # records that are written there from now on are new
     assert planner.tasks(shorter, planner.next_end(shorter)) == [OffsetRange("a", "id-a", 0, 30, 35)]
 
 
@@ -226,7 +226,7 @@ def test_a_batch_waits_for_enough_offsets_but_not_for_ever() -> None:
     cluster.ends[A0] = 15
     assert planner.next_end(late, offsets_min=10).offsets == {A0: 15}
     cluster.ends[A0] = 16
-    planner.freeze()  # Trigger.AvailableNow has to end: it takes what is there
+    planner.freeze()  # Trigger.AvailableNow must end: it reads the existing records
     assert planner.next_end(late, offsets_min=100).offsets == {A0: 16}
 
 
@@ -245,12 +245,12 @@ def test_a_frozen_target_is_reached_and_not_passed() -> None:
 
 
 def test_a_query_is_the_group_that_its_first_task_says() -> None:
-    """The driver's process does not know the query's id: it learns it once, and leaves nothing behind."""
+    """The driver's process does not know the query's id. It learns it once, and leaves no temporary group."""
     cluster = FakeCluster({A0: 100})
     group = QueryGroup(options())
     introduction = group.introduction
     assert introduction is not None
-    group.finished(cluster, {A0: 10})  # nobody has said who we are
+    group.finished(cluster, {A0: 10})  # the query's id is still unknown
     assert cluster.groups == {}
     cluster.commit(introduction, {A0: 0}, text="the-id")
     group.finished(cluster, {A0: 20})

@@ -31,7 +31,7 @@ COLUMNS = ["n", "city", "_unknown", "id", "_deleted", "_topic_id", "_partition",
 
 
 class Shop:
-    """A topic, the folder of its table, and a pipeline that makes a batch when it is told to."""
+    """A topic, the folder of its table, and a pipeline that runs a batch on request."""
 
     def __init__(
         self, bootstrap: str, topic: str, storage: Path, keys: str = "", *, is_new: bool = True, replicas: int = 1
@@ -98,7 +98,7 @@ def shop(shops: Callable[[str], Shop]) -> Shop:
 
 
 def test_before_during_and_after_the_first_batch(shop: Shop) -> None:
-    """The same rows, wherever they stand: all in the topic, in both, all in the table."""
+    """The same rows, wherever they are: all in the topic, in both, or all in the table."""
     loop = shop.loop()
     shop.send(10)
     assert shop.numbers() == list(range(10))
@@ -169,7 +169,8 @@ def test_a_topic_that_was_created_again(shop: Shop, monkeypatch: pytest.MonkeyPa
 
 
 def test_retention_overtakes_the_reader(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records that go between the look at the table and the read, because the table has them now, are no loss."""
+    """Records that are deleted between the lookup of the table and the read, because the table has them now, are not
+    lost."""
     loop = shop.loop()
     shop.send(9)
     real, calls = snapshot.read_range, []
@@ -188,7 +189,7 @@ def test_retention_overtakes_the_reader(shop: Shop, monkeypatch: pytest.MonkeyPa
 
 
 def test_by_key(shops: Callable[[str], Shop]) -> None:
-    """A table by key holds what a dict holds after the same records, wherever they stand."""
+    """A keyed table equals a dict of the same records, wherever they are."""
     shop = shops("id")
     loop = shop.loop()
     oracle: dict[int, int | None] = {}
@@ -259,7 +260,8 @@ def test_only_files_that_may_reach_further_are_read(shop: Shop, monkeypatch: pyt
 
 @pytest.mark.long
 def test_each_read_has_each_record_once_while_brokers_are_killed(tmp_path: Path) -> None:
-    """A leader that dies during a read is another node's work; what was acknowledged before is in every frame."""
+    """If a leader dies during a read, another node continues; every frame has all records that were acknowledged
+    before."""
     with Cluster(nodes=3, in_process=False, settings={"default.replication.factor": "3"}) as cluster:
         shop = Shop(cluster.bootstrap, "orders", tmp_path, replicas=3)
         loop = shop.loop()
@@ -338,7 +340,7 @@ def _require_once(frame: pa.Table, floor: int) -> None:
 
 
 def _require_newest(frame: pa.Table, floor: int) -> None:
-    """One row for each key, no older than what was acknowledged before the read."""
+    """One row for each key, not older than the records acknowledged before the read."""
     newest = {number % 40: number for number in range(floor)}
     found = dict(zip(frame["id"].to_pylist(), frame["n"].to_pylist(), strict=True))
     assert len(found) == frame.num_rows

@@ -57,7 +57,7 @@ def test_no_broker_at_all_is_said_with_every_address_tried() -> None:
 def test_deleted_records_stop_the_reader_with_the_missing_range_or_are_passed_over(
     bootstrap: str, unique: Callable[[str], str]
 ) -> None:
-    """Whoever resumes after retention went past must know exactly what is missing."""
+    """A user who resumes after retention has deleted records must know exactly what is missing."""
     topic = topics.create(bootstrap, unique("aged"))
     topics.fill(bootstrap, topic, 100)
     topics.delete_before(bootstrap, topic, 0, 60)
@@ -71,7 +71,7 @@ def test_deleted_records_stop_the_reader_with_the_missing_range_or_are_passed_ov
 
 
 def test_a_log_that_ends_before_the_planned_end_is_data_loss(bootstrap: str, unique: Callable[[str], str]) -> None:
-    """After an unclean election a log may have become shorter than what a batch was planned on."""
+    """After an unclean election a log may be shorter than when a batch was planned."""
     topic = topics.create(bootstrap, unique("short"))
     topics.fill(bootstrap, topic, 10)
     tables = read_range(bootstrap, topic, 0, start=0, end=15, timeout_ms=0)
@@ -101,7 +101,7 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(bootstrap: str, unique: 
 
 
 def test_a_broker_that_restarts_while_it_is_read_costs_no_row_and_doubles_none() -> None:
-    """The request sent ahead is lost with the connection; what was yielded must not come again."""
+    """The prefetch is lost with the connection; rows must not be yielded twice."""
     with Cluster() as cluster:
         topic = topics.create(cluster.bootstrap, "restarted")
         topics.fill(cluster.bootstrap, topic, 2000, **{"batch.num.messages": 100})
@@ -129,7 +129,7 @@ print(sizes[5], max(sizes), len(sizes))
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_large_backlog_does_not_grow_a_worker() -> None:
-    """A worker holds one answer and what is made of it, however much there is to read: 200 MiB here."""
+    """A worker holds one response and its rows, however much there is to read: 200 MiB here."""
     with Cluster(in_process=False) as cluster:
         topics.create(cluster.bootstrap, "large")
         topics.fill(cluster.bootstrap, "large", 50_000, value_bytes=4096, **{"compression.type": "none"})

@@ -1,4 +1,4 @@
-"""The report of a run: one file that says what happened and needs nothing else."""
+"""The report of a run: one self-contained file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def parsed(html: str) -> Balanced:
 
 
 def test_a_report_has_every_plot_and_no_address() -> None:
-    """It is read where there is no network, and by people who did not run it."""
+    """It is read without a network, and by people who did not run the pipeline."""
     html = report("shop", EVENTS)
     found = parsed(html)
     assert found.seen["svg"] == 5
@@ -94,7 +94,7 @@ def test_the_highest_point_reaches_the_top_and_zero_the_bottom() -> None:
 
 
 def test_events_survive_their_records_and_rubbish_is_none() -> None:
-    """Anybody may write to a topic, and a later release may say more."""
+    """Any client may write to a topic, and a later release may add fields."""
     import json
     from dataclasses import asdict
 

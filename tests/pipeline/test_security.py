@@ -185,7 +185,7 @@ def test_a_login_without_tls(secured: Secured, unique: Make) -> None:
 def test_a_reader_logs_in_again_before_its_login_ends(
     secured: Secured, unique: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Brokers close a connection whose login has ended, and what was asked on it is lost."""
+    """Brokers close a connection whose login has expired, and its pending requests are lost."""
     topic = secured.topic(unique("long"))
     for value in ("a", "b", "c"):  # a batch each
         secured.topic(topic, (value,))
@@ -206,7 +206,7 @@ def test_a_reader_logs_in_again_before_its_login_ends(
     assert [each.is_retired for each in made] == [False]
     late = SimpleNamespace(monotonic=lambda: time.monotonic() + LIFETIME_MS / 1000)
     monkeypatch.setattr(connection, "time", late)
-    found.append(next(reading))  # this one was asked for before
+    found.append(next(reading))  # this one was requested before
     assert len(made) == 1
     assert made[0].is_retired
     found += reading
@@ -274,7 +274,8 @@ def test_the_hosts_name_is_checked_unless_the_check_is_turned_off(secured: Secur
 
 @pytest.mark.slow
 def test_each_denial_names_what_is_missing_and_the_command_that_allows_it(secured: Secured, unique: Make) -> None:
-    """An exactly-once sink needs four permissions. Whoever runs what each error says gets to the next, and is done."""
+    """An exactly-once sink needs four permissions. Running the command of each error leads to the next error, and
+    finally to success."""
     topic, user = secured.topic(unique("denied")), secured.user(unique("writer"))
     to = batch_writer.options(secured.main, topic, security=secured.security(user))
     query = unique("query")

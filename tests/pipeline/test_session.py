@@ -1,4 +1,4 @@
-"""What is missing for Spark is one line with the command that installs it."""
+"""Missing requirements of Spark are reported in one line, with the command that installs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows into topics, without a session: options, columns, and what a task writes to a real broker."""
+"""Rows into topics, without a session: options, columns, and the records that a task writes to a real broker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def refused(condition: str) -> Any:
 
 
 def test_defaults_and_values_of_the_sinks_options() -> None:
-    """What a task writes with follows from these."""
+    """These values determine how a task writes."""
     assert parse(HERE) == SinkOptions("localhost:9092")
     given = {
         **HERE,
@@ -61,7 +61,7 @@ def test_defaults_and_values_of_the_sinks_options() -> None:
     ],
 )
 def test_what_the_sink_cannot_do_is_refused_by_name(given: dict[str, str], condition: str) -> None:
-    """Silence about exactlyOnce=task would be taken for a promise."""
+    """Accepting exactlyOnce=task silently would look like a promise."""
     with refused(condition):
         parse({**HERE, **given})
 
@@ -125,7 +125,7 @@ def test_rows_name_their_topic_and_partition_and_the_option_wins(
 def test_a_record_that_is_too_large_fails_the_task_or_becomes_a_dead_letter(
     our_broker: Cluster, unique: Callable[[str], str]
 ) -> None:
-    """One poison row must not be able to stop a stream for ever when the user said so."""
+    """If the user has requested this, one bad row must not stop a stream forever."""
     topic = topics.create(our_broker.bootstrap, unique("large"))
     topics.create(our_broker.bootstrap, f"{topic}.dlq")
     rows = frame(key=[b"a", b"b", b"c"], value=[b"1", b"x" * 2000, b"3"])

@@ -1,4 +1,4 @@
-"""What the readers of `format("chronik")` ask for and show, called as Spark calls them, without a Spark."""
+"""The requests and results of the readers of `format("chronik")`, called as Spark calls them, without Spark."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMMITTED, ABORTED, OPEN = (b"committed %d", b"aborted %d", b"open %d")
 def unfinished(kafka: Any, unique: Callable[[str], str]) -> Iterator[dict[str, str]]:
     """Options for a topic whose records are committed, aborted, and then of a transaction that is still open.
 
-    On Kafka: it is its word on what is stable that is asked for.
+    On Kafka, because its definition of stable offsets counts.
     """
     topic = topics.create(kafka.bootstrap, unique("unfinished"))
     settings = {"bootstrap.servers": kafka.bootstrap, "transactional.id": topic, "linger.ms": 0}
@@ -54,7 +54,7 @@ def values(reader: TopicReader | TopicStreamReader, tasks: list[Any]) -> list[by
 
 
 def stream_values(options: dict[str, str]) -> tuple[int, list[bytes]]:
-    """Where the first batch of a stream ends, and what is in it."""
+    """The end of a stream's first batch, and its values."""
     reader = TopicStreamReader(parse(options | {"startingOffsets": "earliest"}, is_stream=True), COLUMNS)
     try:
         start = reader.initialOffset()
@@ -65,7 +65,8 @@ def stream_values(options: dict[str, str]) -> tuple[int, list[bytes]]:
 
 
 def test_a_query_ends_at_the_last_stable_offset_and_shows_what_is_committed(unfinished: dict[str, str]) -> None:
-    """A batch that went further would wait for a transaction of somebody else's, or show what comes to nothing."""
+    """A batch that went further would wait for another producer's transaction, or show records that are aborted
+    later."""
     committed = sorted(COMMITTED % number for number in range(10))
     batch = TopicReader(parse(unfinished, is_stream=False), COLUMNS)
     assert values(batch, batch.partitions()) == committed

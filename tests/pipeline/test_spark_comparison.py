@@ -1,7 +1,7 @@
 """The same topics through Spark's own Kafka source and through ours: the same rows, whatever the options.
 
-Both run in one session on one broker, ours. `exceptAll` both ways is what is compared, done in Python, since a shuffle
-for each would cost more than the reading.
+Both run in one session on one broker, ours. The comparison is equivalent to `exceptAll` in both directions, in Python,
+because a shuffle for each would cost more than the reads.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def test_both_sources_give_the_same_rows(spark: SparkSession, broker: Cluster, g
 
 @pytest.mark.parametrize("given", REFUSED_BY_BOTH, ids=lambda given: ",".join(given) or "nothing")
 def test_what_spark_refuses_is_refused(spark: SparkSession, broker: Cluster, given: dict[str, str]) -> None:
-    """A query that moves over must not begin to mean something else."""
+    """A migrated query must not get another meaning."""
     options = {"kafka.bootstrap.servers": broker.bootstrap, "fetchOffset.numRetries": "0", **given}
     for source in ("chronik", "kafka"):
         with pytest.raises((PySparkException, Py4JJavaError)):  # the latter where theirs merely asserts

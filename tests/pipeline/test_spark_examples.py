@@ -46,7 +46,7 @@ EXAMPLES = ROOT / "examples"
 def example(
     spark: SparkSession, our_broker: Cluster, unique: Callable[[str], str], tmp_path: Path
 ) -> Callable[..., tuple[Bench, dict[str, str]]]:
-    """An example with topics of its own, so that tests can share a broker."""
+    """An example with its own topics, so that tests can share a broker."""
 
     def make(name: str, *topics: str, partitions: int = 1) -> tuple[Bench, dict[str, str]]:
         text = (EXAMPLES / name / "pipeline.py").read_text()
@@ -63,7 +63,7 @@ def example(
 
 
 def test_examples_and_template_are_right_on_their_own_fixtures(spark: SparkSession, tmp_path: Path) -> None:
-    """`chronik pipeline test` is the first thing that somebody tries; it must be able to fail, too."""
+    """`chronik pipeline test` is a user's first attempt; it must be able to fail, too."""
     [file, *_] = write_template(tmp_path / "new")
     for path in (EXAMPLES / "orders_cdc/pipeline.py", file):
         results = {result.name: result for result in run_fixtures(spark, path)}
@@ -105,7 +105,7 @@ def test_orders_are_as_they_are_now_and_a_replay_mends_them(example: Callable[..
 
 
 def test_windows_close_after_the_watermark_and_later_clicks_are_counted(example: Callable[..., Any]) -> None:
-    """Ten minutes late is in time; later is in no window, and in the count of what was late."""
+    """Rows up to ten minutes late are in time; later ones are in no window, and are counted as late."""
     site, topics = example("clickstream", "clicks", "views")
 
     def click(minute: int, page: str = "a", visitor: str = "ada") -> tuple[None, bytes]:
@@ -149,8 +149,8 @@ def test_metrics_go_from_a_page_to_a_plot(example: Callable[..., Any]) -> None:
 def test_a_topic_is_a_table_of_sparks_own_declarative_pipelines(
     our_broker: Cluster, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """`spark-pipelines run` on the template that we ship, with the words that it names: the format is found there, too,
-    and a second run goes on where the first ended."""
+    """`spark-pipelines run` on our template, with the documented settings: the format is found there too, and a second
+    run continues where the first one ended."""
     cluster, topic = LiveCluster(our_broker.bootstrap), unique("orders")
     cluster.create_topic(topic, 2)
     folder = tmp_path / "spark_pipelines"

@@ -59,7 +59,7 @@ def at(second: int) -> str:
 
 @pytest.fixture
 def bench(spark: SparkSession, our_broker: Cluster, unique: Callable[[str], str], tmp_path: Path) -> Callable[..., Any]:
-    """Makes a pipeline file of a template, with a topic of its own."""
+    """Creates a pipeline file from a template, with a separate topic."""
 
     def make(template: str = SHOP, partitions: int = 2, more: str = "") -> tuple[Bench, str]:
         topic = unique("shop")
@@ -73,10 +73,10 @@ def bench(spark: SparkSession, our_broker: Cluster, unique: Callable[[str], str]
 
 
 def test_poison_stops_nothing_loses_nothing_and_can_be_mended(bench: Callable[..., Any]) -> None:
-    """One record in a hundred is broken: table and letters together are the topic, and a replay makes the table whole.
+    """One record in a hundred is invalid: table and letters together equal the topic, and a replay completes the table.
 
-    Keys repeat, values get new fields half-way, some records are tombstones and one is huge: the table by key must be
-    what a dict makes of the same records.
+    Keys repeat, values get new fields half-way, some records are tombstones and one is huge: the keyed table must equal
+    a dict of the same records.
     """
     shop, topic = bench()
     good: list[tuple[bytes, bytes | None]] = []

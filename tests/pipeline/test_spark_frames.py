@@ -159,8 +159,8 @@ def decoded_values(spark: SparkSession, bronze: Bronze, values: list[bytes], *co
 
 
 def test_a_value_is_of_its_type_or_a_dead_letter_that_names_the_field(spark: SparkSession) -> None:
-    """Spark would make a year 55840 of milliseconds, which moves a watermark beyond all later rows; round a price;
-    and call what is too large infinite."""
+    """Spark would convert milliseconds to the year 55840, which moves a watermark beyond all later rows; round a price;
+    and convert too large numbers to infinity."""
     right, wrong = ([f'{{"n": 7, "{each[0]}": {each[1]}}}'.encode() for each in cases] for cases in (RIGHT, WRONG))
     bronze = Bronze("b", "t", decode="json", schema=TYPED)
     for (field, value, expected), row in zip(RIGHT, decoded_values(spark, bronze, right), strict=True):

@@ -1,4 +1,4 @@
-"""What a user does first: `pip install chronik[spark]` into an empty environment, then the query of the README."""
+"""A user's first steps: `pip install chronik[spark]` into an empty environment, then the query in the README."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_query_of_the_readme_runs_where_nothing_else_is_installed(
 
 
 def locked(folder: Path) -> Path:
-    """The versions that everything else is tested with, without hashes, which pip would then want of the wheel too."""
+    """The versions of all other tests, without hashes, which pip would otherwise require of the wheel too."""
     lines = re.findall(r"(?m)^([A-Za-z0-9_.\[\]-]+==\S+)", (ROOT / "requirements/all.txt").read_text())
     path = folder / "constraints.txt"
     path.write_text("\n".join(re.sub(r"\[.*?\]", "", line) for line in lines))

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.spark, pytest.mark
 
 
 def create(bootstrap: str, topic: str, **config: str) -> str:
-    """With another client's admin: the settings are for everybody's tools."""
+    """With another client's admin, because any tool may change the settings."""
     own = {f"chronik.table.{name.replace('_', '.')}": value for name, value in config.items()}
     new = NewTopic(topic, 1, 1, config={"chronik.table.enable": "true"} | own)
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -61,7 +61,7 @@ def test_topics_become_tables_and_their_states_are_true(
     finally:
         materializer.stop()
     assert {topic: listed[topic]["state"] for topic in wanted} == wanted
-    # Three ways to ask how far a table is behind: the list, the group, the query's progress.
+    # Three sources of a table's lag: the list, the group, the query's progress.
     assert (listed[kept]["lag_messages"], listed[kept]["lag_ms"], listed[kept]["rows_dead"]) == (0, 0, 1)
     assert listed[broken]["lag_messages"] == 2
     assert "RECORD_REFUSED" in listed[broken]["error"]

@@ -89,7 +89,7 @@ def test_a_restricted_user_reads_and_writes_exactly_once_over_sasl_ssl(
     assert committed(secured, target) == [b"a", b"b", b"c"]
     plans = frame._jdf.queryExecution().toString()
     everything = [plans, *shown_by(spark, query, checkpoint)]
-    assert any(source in text for text in everything[1:])  # so there is something to look at
+    assert any(source in text for text in everything[1:])  # so that the check covers something
     assert [text for text in everything if PASSWORD in text] == []
 
 
@@ -214,7 +214,7 @@ def out(raw):
 def test_a_pipeline_runs_with_the_permissions_that_the_documentation_lists(
     secured: Secured, unique: Make, tmp_path: Path
 ) -> None:
-    """A table, dead letters and a topic, by a user who may do nothing else. No output has the password."""
+    """A table, dead letters and a topic, by a user without other permissions. No output contains the password."""
     user = secured.user("etl")
     source = secured.topic(unique("orders"), ('{"id": 1}', '{"id": 2}', "no JSON"))
     target, letters, events = secured.topic(unique("ids")), secured.topic(f"{source}.dlq"), EVENTS_TOPIC

@@ -41,7 +41,8 @@ def read(spark: SparkSession, broker: Cluster, topic: str, **more: Any) -> DataF
 
 
 def run_available(spark: SparkSession, folder: Path, given: dict[str, str]) -> StreamingQuery:
-    """A streaming query over what is there now, into Parquet, with a checkpoint; the query when it has ended."""
+    """Runs a streaming query over the existing records into Parquet, with a checkpoint; returns it when it has
+    ended."""
     stream = spark.readStream.format("chronik").options(**given).load()
     writer = stream.writeStream.format("parquet").option("path", str(folder / "out"))
     return run_to_end(writer.option("checkpointLocation", str(folder / "checkpoint")))
@@ -75,7 +76,7 @@ def span(partition: int, start: int, end: int) -> list[tuple[int, int]]:
 
 
 def committed(broker: Cluster, group: str, topic: str, partitions: int) -> list[int]:
-    """As any Kafka tool asks for it; a partition that the group has not committed is -1001."""
+    """As other Kafka tools request it; a partition without a commit is -1001."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
     found = consumer.committed([TopicPartition(topic, each) for each in range(partitions)], 30)
     consumer.close()
@@ -105,7 +106,7 @@ def test_rows_are_those_that_librdkafka_reads(
 
 
 def test_the_query_of_the_readme_runs(spark: SparkSession, our_broker: Cluster, unique: Callable[[str], str]) -> None:
-    """As it stands there; `test_spark_install` runs it where nothing but the wheel is installed."""
+    """Unchanged; `test_spark_install` runs it where only the wheel is installed."""
     topic = topics.create(our_broker.bootstrap, unique("readme"))
     topics.fill(our_broker.bootstrap, topic, 50)
     reader = eval(readme_query(our_broker.bootstrap, topic), {"spark": spark})
@@ -116,7 +117,7 @@ def test_the_query_of_the_readme_runs(spark: SparkSession, our_broker: Cluster, 
 
 
 def test_workers_import_a_compiled_pyspark(spark: SparkSession) -> None:
-    """Out of the zip that Spark puts first on their path, each of ten processes would compile it anew."""
+    """From the zip that Spark puts first on their path, each of ten processes would compile it again."""
 
     def where(_: int) -> str:
         import pyspark
@@ -130,7 +131,7 @@ def test_workers_import_a_compiled_pyspark(spark: SparkSession) -> None:
 def test_a_users_schema_leaves_columns_out_and_must_be_one_of_topics(
     spark: SparkSession, our_broker: Cluster, unique: Callable[[str], str]
 ) -> None:
-    """The only way to prune that Spark gives a Python source; a wrong one is told by name."""
+    """The only pruning that Spark offers to a Python source; a wrong schema is reported by name."""
     topic = topics.create(our_broker.bootstrap, unique("pruned"))
     topics.fill(our_broker.bootstrap, topic, 20)
     reader = spark.read.format("chronik").options(**options(our_broker, topic, minPartitions=3))
@@ -197,7 +198,7 @@ def test_a_topic_made_anew_stops_the_query_that_read_the_old_one(
 def test_records_that_aged_out_stop_the_query_with_the_missing_range(
     spark: SparkSession, our_broker: Cluster, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """And with failOnDataLoss=false it goes on with what is left."""
+    """With failOnDataLoss=false it continues with the remaining records."""
     topic = topics.create(our_broker.bootstrap, unique("aged"))
     topics.fill(our_broker.bootstrap, topic, 20)
     given = options(our_broker, topic, startingOffsets="earliest", **{"kafka.group.id": topic})
@@ -216,7 +217,7 @@ def test_records_that_aged_out_stop_the_query_with_the_missing_range(
 def test_a_topic_is_copied_to_a_topic(
     spark: SparkSession, our_broker: Cluster, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """Source and sink in one stream, then a batch into the same topic; mistakes are told before a row is written."""
+    """Source and sink in one stream, then a batch into the same topic; errors are reported before a row is written."""
     source = topics.create(our_broker.bootstrap, unique("from"), partitions=2)
     target = topics.create(our_broker.bootstrap, unique("to"), partitions=2)
     for partition in range(2):

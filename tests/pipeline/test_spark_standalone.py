@@ -49,7 +49,8 @@ def digest(storage: Path, table: str) -> str:
 def test_a_standalone_master_with_two_workers_gives_the_same_tables(
     spark: SparkSession, our_broker: Cluster, unique: Callable[[str], str], tmp_path: Path, only: str | None
 ) -> None:
-    """What was tried on a laptop is what runs on a cluster: one file, another --master, the same hash of each table."""
+    """A pipeline that was tried on a laptop runs on a cluster: one file, another --master, the same hash of each
+    table."""
     topic = unique("orders")
     file = tmp_path / "orders_cdc.py"
     file.write_text(EXAMPLE.read_text().replace('topic="orders"', f'topic="{topic}"'))

@@ -1,4 +1,4 @@
-"""subscribePattern means what it means to Spark's Kafka source: Java's expression, found anywhere in the name."""
+"""subscribePattern has the same meaning as in Spark's Kafka source: Java's syntax, matched anywhere in the name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def found_here(pattern: str) -> set[str]:
 
 @pytest.mark.parametrize("pattern", FOUND)
 def test_a_pattern_is_found_in_the_names_in_which_java_finds_it(pattern: str) -> None:
-    """A topic that is not found is not read, and nobody is told."""
+    """A topic that does not match is silently not read."""
     assert found_here(pattern) == (set(NAMES) if FOUND[pattern] == "*" else set(FOUND[pattern].split()))
 
 

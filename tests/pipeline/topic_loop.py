@@ -1,8 +1,8 @@
-"""A pipeline without Spark: python -m tests.pipeline.topic_loop BOOTSTRAP TOPIC STORAGE KEYS. It is there to be killed.
+"""A pipeline without Spark: python -m tests.pipeline.topic_loop BOOTSTRAP TOPIC STORAGE KEYS. Tests kill it.
 
-Does what a flow does, in Spark's order: note where the batch ends, decode and write its rows, commit the table, note
-that the batch is done. After a start it repeats the batch that is not noted as done, up to the end that was noted. With
-KEYS the table is kept by key. It runs until it is killed.
+Works like a flow, in Spark's order: record the end of the batch, decode and write its rows, commit the table, record
+that the batch is done. After a start it repeats a batch that is not recorded as done, up to the recorded end. With KEYS
+the table is kept by key. It runs until it is killed.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import random
 
 NAMES = ["orders", "my-orders", "orders-eu", "Orders_2", "a.b.c", "xx", "x9", "__t", "-", "AbC", "aabb", "2026-01"]
 
-# "*" stands for all of them.
+# "*" means all of them.
 FOUND: dict[str, str] = {
     "orders": "orders my-orders orders-eu",
     "^orders$": "orders",

@@ -1,7 +1,7 @@
 """Cores in memory under a hostile schedule from one seed: messages lost, doubled, reordered; nodes crash and restart.
 
-Each node's disk is the list of journal records that were durable; a crash loses what was handed out and not written.
-After every step the promises of Raft are checked (`Watch`). No clock, no asyncio: thousands of steps a second.
+Each node's disk is the list of durable journal records; a crash loses records that were handed out and not written.
+After every step Raft's guarantees are checked (`Watch`). No clock, no asyncio: thousands of steps a second.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Server:
     unwritten: list[Ready] = field(default_factory=list)
     unapplied: list[tuple[Entry, ...]] = field(default_factory=list)
     state: list[tuple[int, int, bytes]] = field(default_factory=list)  # applied: index, term, data
-    told: dict[int, int] = field(default_factory=dict)  # by index: the term that the disk was told last
+    told: dict[int, int] = field(default_factory=dict)  # by index: the term of the last reported write
 
     def holds(self, index: int, term: int | None) -> bool:
         return self.told.get(index) == term or (self.snapshot is not None and self.snapshot.index >= index)
@@ -62,10 +62,10 @@ class Watch:
         self.leaders: dict[int, int] = {}  # by term
         self.votes: dict[tuple[int, int], int] = {}  # by voter and term: candidate
         self.committed: dict[int, tuple[int, bytes]] = {}  # by index: term and data
-        self.committed_in: dict[int, int] = {}  # by index: the term of who applied it first
+        self.committed_in: dict[int, int] = {}  # by index: the term of the node that applied it first
         self.commit_index = 0
         self.durable: dict[int, HardState] = {}
-        self.reads: dict[bytes, int] = {}  # by context: what was committed when it was asked
+        self.reads: dict[bytes, int] = {}  # by context: the commit index at the time of the request
         self.answered_reads = 0
         self.transfers = 0
 
@@ -106,7 +106,7 @@ class Watch:
             raise Violation(f"node {server.node_id} wrote {server.told} and recovers {found}")
 
     def commits(self, leader: Core, servers: dict[int, Server]) -> None:
-        """What a leader commits, a majority of its voters holds on disk."""
+        """A majority of the voters has every entry that a leader commits on disk."""
         index, term = leader.log.committed, leader.log.term(leader.log.committed)
         holders = 0
         for voter in leader.members.voters:
@@ -141,7 +141,8 @@ class Cluster:
         self.cut: set[int] = set()  # on this side of a partition; what crosses it is lost
         self.pre_vote, self.check_quorum = self.random.random() < 0.5, self.random.random() < 0.5 or guards_promises
         if changes_members:
-            self.pre_vote = True  # without it a node that was removed and does not know it disturbs the others for ever
+            # Without it, a node that does not know of its removal would disturb the others forever.
+            self.pre_vote = True
         founders = Membership(tuple(range(1, nodes + 1)))
         self.servers = {
             node_id: Server(node_id, [FOUNDING, HardState(1, NOBODY, 1)], Snapshot(*FOUNDING, founders))
@@ -248,7 +249,7 @@ class Cluster:
             self.step()
 
     def settle(self, rounds: int = 60) -> None:
-        """No more faults: everything is delivered, written and applied, time passes for all."""
+        """Ends all faults: everything is delivered, written and applied, and time passes for all nodes."""
         self.cut = set()
         for _ in range(rounds):
             for server in self.servers.values():
@@ -291,7 +292,7 @@ class Cluster:
         self.pump(target)
 
     def propose(self) -> None:
-        """To whoever thinks it leads."""
+        """Proposes on a node that believes it leads."""
         leaders = [server for server in self.servers.values() if server.core.role is Role.LEADER]
         if leaders:
             self.proposals += 1
@@ -321,7 +322,7 @@ class Cluster:
         self.start(server)
 
     def compact(self, server: Server) -> None:
-        """Only what is written and applied: the snapshot is durable first, then the log forgets."""
+        """Only written and applied entries: the snapshot is durable before the log drops them."""
         snapshot = self.fresh_snapshot(server)
         if snapshot is None or server.unwritten:
             return
@@ -336,7 +337,7 @@ class Cluster:
         server.told = {index: term for index, term in server.told.items() if index > snapshot.index}
         server.records = [Base(snapshot.index, snapshot.term), replayed.hard_state, *kept]
 
-    # What a driver does
+    # The driver's part
 
     def pump(self, server: Server) -> None:
         core = server.core

@@ -85,7 +85,7 @@ def snapshot(value: Snapshot) -> str:
 
 
 def leader(node_id: int) -> int:
-    """Recordings number nodes from 1, and 0 is nobody."""
+    """Recordings number nodes from 1; 0 means none."""
     return 0 if node_id == NOBODY else node_id
 
 

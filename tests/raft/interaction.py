@@ -57,7 +57,7 @@ class Parcel:
 
 @dataclass
 class Work:
-    """What one of a node's threads is to do, and what it sends when it is done."""
+    """The work of one of a node's threads, and the message that it sends when done."""
 
     text: str
     do: Callable[[], None]

@@ -81,7 +81,7 @@ class Watched:
 
 
 def lease_story(seed: int, *, config: RaftConfig = CONFIG, faults: int = 12) -> int:
-    """Returns for how many milliseconds somebody held the lease; raises StaleLease."""
+    """Returns the time in milliseconds during which a node held the lease. Raises StaleLease."""
 
     async def story() -> int:
         watched = Watched(seed, config)
@@ -120,7 +120,7 @@ def restart_story(seed: int) -> None:
 
 
 def transfer_story(seed: int) -> None:
-    """The leader has told another to stand and is cut off before it hears what came of it."""
+    """The leader asked another node to campaign, and is isolated before it learns the outcome."""
 
     async def story() -> None:
         watched = Watched(seed, CONFIG)

@@ -101,7 +101,7 @@ def votes_for_shorter_logs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def follower_believes_the_leaders_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commits up to what the heartbeat says although its own log may differ there."""
+    """Commits up to the heartbeat's commit index, although its own log may differ there."""
 
     def broadcast(node: Core, context: bytes) -> None:
         for peer in node.progress:

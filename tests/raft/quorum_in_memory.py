@@ -20,7 +20,7 @@ DIRECTORY = "/raft"
 
 
 class Ledger:
-    """A state machine that remembers everything, and what it was told about leaders."""
+    """A state machine that records everything, including leadership changes."""
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
@@ -60,7 +60,7 @@ class Port:
         self.receive: Callable[[Message], None] | None = None
         self.unreachable: Callable[[int], None] | None = None
         self.peers: Mapping[int, Address] = {}
-        self.heard: set[int] = set()  # who can be answered though its address is not known yet
+        self.heard: set[int] = set()  # nodes that can be answered although their addresses are not known yet
 
     def attach(self, receive: Callable[[Message], None], unreachable: Callable[[int], None]) -> None:
         self.receive, self.unreachable = receive, unreachable

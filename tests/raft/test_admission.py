@@ -1,4 +1,4 @@
-"""Who may speak on the quorum's port, on real sockets: members count, guests may ask, strangers learn nothing."""
+"""Access to the quorum's port, on real sockets: members are accepted, guests may only ask, all others are refused."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from chronik.raft.transport import GUESTS_MAX, UNGREETED_MAX, TcpTransport
 from tests.raft.test_transport import DEADLINE_S, End, end, heartbeat, on_a_loop, until
 
 SECRET = b"sixteen bytes, or more"
-NOWHERE = Address("127.0.0.1", 1)  # nobody listens there, and nobody needs to
+NOWHERE = Address("127.0.0.1", 1)  # nothing listens there, and nothing needs to
 
 
 class Stranger:
-    """Somebody at the port who says what it likes."""
+    """A client of the port that sends arbitrary data."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -90,7 +90,7 @@ async def test_a_founder_meets_founders_only_and_before_there_is_a_cluster() -> 
 
 @on_a_loop
 async def test_a_founder_does_not_believe_a_stranger_that_there_is_a_cluster() -> None:
-    """It would stop founding and wait to be taught by somebody who does not exist."""
+    """It would stop founding, and wait for a cluster that does not exist."""
     async with end(1, cluster_id="", configured=[1, 2, 3]) as one:
         met: list[str] = []
         one.transport.attach_notes(lambda peer, note: None, met.append)
@@ -154,7 +154,7 @@ async def test_nobody_vouches_for_a_stranger() -> None:
         guest = await Stranger.at(one.transport)
         guest.say(hello(77), b"V" + struct.pack(">q", 77), encode_message(heartbeat(1, 77)))
         assert await guest.answer()
-        two.transport.send(1, heartbeat(1, 2))  # behind the answer to the question that 1 asked 2
+        two.transport.send(1, heartbeat(1, 2))  # after the answer to the question that 1 asked 2
         await until(lambda: len(one.heard) == 1)
         assert not one.transport.is_member(77)
         guest.leave()
@@ -177,7 +177,7 @@ async def test_a_member_that_was_removed_is_a_guest_from_then_on() -> None:
 
 @on_a_loop
 async def test_a_node_that_waits_to_be_added_hears_whoever_names_a_cluster() -> None:
-    """It was told nothing but its id; the leader that adds it is the first it hears of."""
+    """It only knows its own id; the leader that adds it is the first node that contacts it."""
     async with end(4, cluster_id="") as four:
         four.transport.update_peers({})
         leader = await Stranger.at(four.transport)
@@ -294,7 +294,7 @@ def test_what_members_vouch_for_is_bounded() -> None:
 
 
 def test_a_node_vouches_for_what_its_log_says_and_for_nothing_else() -> None:
-    """Else a stranger known to one node by hearsay would be known to all."""
+    """Otherwise a node that is known to one node by hearsay would be known to all."""
     admission = Admission(1, [1, 2])
     admission.update([1, 3])
     admission.vouched_for(4)

@@ -1,4 +1,4 @@
-"""Messages as bytes: literal layouts, round trips, and garbage that raises MalformedMessage and nothing else."""
+"""Messages as bytes: literal layouts, round trips, and invalid bytes that raise only MalformedMessage."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_number_that_could_not_be_counted_on_is_refused() -> None:
 
 
 def test_a_membership_change_is_these_bytes() -> None:
-    """It stands in logs of every age."""
+    """Logs of any age contain it."""
     changes = ChangeSet((Change(Action.ADD_VOTER, 4), Change(Action.REMOVE, 2)), b"ctx")
     layout = bytes.fromhex("01 0002 01 0000000000000004 03 0000000000000002") + b"ctx"
     assert changes.encode() == layout

@@ -37,7 +37,7 @@ def core(node_id: int = 1, members: Membership = THREE, **options: object) -> Co
 
 
 def handle(node: Core) -> list[Message]:
-    """Does at once what a Ready asks for, and returns what goes to others."""
+    """Does at once what a Ready requires, and returns the messages to other nodes."""
     sent: list[Message] = []
     while node.has_ready():
         ready = node.ready()
@@ -131,7 +131,7 @@ def test_a_followers_read_goes_to_the_leader_and_back() -> None:
 
 
 def test_a_request_passed_on_by_another_follower_goes_no_further() -> None:
-    """Two nodes that take each other for the leader would pass it to and fro."""
+    """Two nodes that each believe the other leads would forward it back and forth."""
     follower = core(2)
     follower.step(Message(MessageKind.HEARTBEAT, 2, 1, 2, commit=5))
     handle(follower)
@@ -161,7 +161,7 @@ def test_a_single_voter_and_the_lease_mode_answer_at_once() -> None:
     assert [state.index for state in leased.read_states] == [6]
 
 
-# Those who lost their disk
+# Nodes that lost their disks
 
 
 def test_who_does_not_remember_its_votes_confirms_no_read() -> None:
@@ -175,8 +175,8 @@ def test_who_does_not_remember_its_votes_confirms_no_read() -> None:
 
 
 def test_who_does_not_remember_its_votes_commits_nothing_until_it_votes_again() -> None:
-    """A later leader may have committed something else by its vote, in the same place. Once it has caught up, what it
-    holds by then counts at once."""
+    """With its vote, a later leader may have committed another entry at the same index. Once it has caught up, all its
+    entries count at once."""
     node, wiped = leader(committed=False), core(3)
     wiped.abstains = True
     wiped.step(Message(MessageKind.APPEND, 3, 1, 2, 1, 5, (Entry(2, 6),)))
@@ -191,7 +191,7 @@ def test_who_does_not_remember_its_votes_commits_nothing_until_it_votes_again() 
 
 
 def test_the_first_answer_to_an_append_commits() -> None:
-    """Whether the peer votes stands in it: nothing waits for a heartbeat."""
+    """The response says whether the peer votes, so no heartbeat is needed."""
     node, follower = leader(committed=False), core(2)
     follower.step(Message(MessageKind.APPEND, 2, 1, 2, 1, 5, (Entry(2, 6),)))
     for message in handle(follower):
@@ -225,7 +225,7 @@ def test_of_two_voters_the_one_that_remembers_is_enough() -> None:
 
 
 def test_giving_a_vote_restarts_the_election_timeout() -> None:
-    """Or a voter would stand against the candidate it has just chosen."""
+    """Otherwise a voter would campaign against the candidate that it has just voted for."""
     node = core(2)
     for _ in range(4):
         node.tick()
@@ -238,8 +238,8 @@ def test_giving_a_vote_restarts_the_election_timeout() -> None:
 
 
 def test_a_write_of_an_older_term_proves_nothing_about_the_same_entry_written_again() -> None:
-    """Index 6 is written as 1/6, as 2/6 and as 1/6 again. After the first write the disk is still to go through 2/6: a
-    crash there would lose what the first report seemed to prove."""
+    """Index 6 is written as 1/6, as 2/6 and as 1/6 again. After the first write the disk still has to write 2/6: a
+    crash there would lose the entry that the first report seemed to prove."""
     node = core(2, async_writes=True)
     node.step(Message(MessageKind.APPEND, 2, 1, 1, 1, 5, (Entry(1, 6),)))
     first = node.ready()
@@ -257,7 +257,7 @@ def test_a_write_of_an_older_term_proves_nothing_about_the_same_entry_written_ag
 
 
 def test_a_restarted_voter_keeps_a_promise_it_may_have_forgotten() -> None:
-    """For one election timeout it answers nobody, unless the old leader itself has agreed."""
+    """For one election timeout it gives no vote, unless the old leader has agreed."""
     vote = Message(MessageKind.VOTE, 2, 1, 2, 1, 5)
     node = core(2, check_quorum=True, guards_promises=True, may_have_promised=True)
     node.step(vote)
@@ -275,7 +275,7 @@ def test_a_restarted_voter_keeps_a_promise_it_may_have_forgotten() -> None:
 
 
 def vote_of(node: Core, candidate: int, term: int, **options: object) -> list[bool]:
-    """What the candidate hears: True for each vote and pre-vote granted."""
+    """The candidate's results: True for each granted vote and pre-vote."""
     for kind in (MessageKind.PRE_VOTE, MessageKind.VOTE):
         node.step(Message(kind, node.id, candidate, term, 1, 5, **options))
     replies = (MessageKind.PRE_VOTE_REPLY, MessageKind.VOTE_REPLY)
@@ -287,8 +287,8 @@ GUARDED = {"check_quorum": True, "pre_vote": True, "guards_promises": True}
 
 @pytest.mark.parametrize("newer", [3, 2], ids=["of a later term still", "of the term just learnt"])
 def test_a_promise_to_a_leader_outlives_its_term(newer: int) -> None:
-    """Another message than a vote brings the later term: the leader whose heartbeat was answered, and those who read by
-    its lease, still count on this node for one election timeout."""
+    """A message other than a vote brings the later term. The leader whose heartbeat was answered, and nodes that read
+    by its lease, still rely on this node for one election timeout."""
     node = core(2, **GUARDED)
     node.step(Message(MessageKind.HEARTBEAT, 2, 1, 1, commit=5))
     node.step(Message(MessageKind.PRE_VOTE_REPLY, 2, 3, 2, reject=True))
@@ -302,7 +302,7 @@ def test_a_promise_to_a_leader_outlives_its_term(newer: int) -> None:
 
 
 def test_a_leader_that_is_deposed_keeps_its_promise_to_itself() -> None:
-    """A follower reads by the lease it granted, which counts on the leader's own voice."""
+    """A follower reads by the lease that this leader granted, which relies on the leader's own vote."""
     node = leader(check_quorum=True, guards_promises=True)
     node.tick()
     node.step(Message(MessageKind.APPEND_REPLY, 1, 3, 4))
@@ -320,7 +320,7 @@ def test_a_leader_that_is_deposed_keeps_its_promise_to_itself() -> None:
 
 
 def test_the_old_leader_itself_may_free_others_from_their_promise() -> None:
-    """It has given up its lease before it tells its heir to stand."""
+    """It has given up its lease before it asks its heir to campaign."""
     voter, heir = core(2, **GUARDED), core(3, **GUARDED)
     for node in (voter, heir):
         node.step(Message(MessageKind.HEARTBEAT, node.id, 1, 1, commit=5))
@@ -447,7 +447,7 @@ def test_every_role_has_a_handler_for_every_kind() -> None:
 
 
 def hostile(random: Random) -> Message:
-    """Well formed, as the wire makes sure, and otherwise anything."""
+    """Well-formed, as the codec ensures, and otherwise arbitrary."""
     index = random.choice([0, 4, 5, 6, 7, 8, 20, 2**40])
     count = random.choice([0, 0, 1, 2, 5])
     entries = tuple(
@@ -493,7 +493,7 @@ def test_nothing_a_peer_sends_makes_the_core_raise() -> None:
 
 
 def test_a_log_that_was_cut_behind_a_snapshot_under_way_gives_the_next_one() -> None:
-    """The peer has taken what it was sent and can do nothing with what comes: nobody but the leader knows that."""
+    """The peer has installed the snapshot and cannot use the next entries, which only the leader knows."""
     snapshots = [Snapshot(5, 1, THREE)]
     stable = StableLog(lambda: snapshots[-1])
     stable.restart_behind(5, 1)

@@ -1,4 +1,4 @@
-"""One node or several, whole: what was acknowledged survives, and nothing is acknowledged before it is safe."""
+"""One complete node or several: acknowledged entries survive, and nothing is acknowledged before it is durable."""
 
 from __future__ import annotations
 
@@ -172,8 +172,8 @@ async def test_a_full_disk_is_waited_for() -> None:
 
 @in_virtual_time
 async def test_a_leader_whose_disk_stays_full_hands_over() -> None:
-    """The others hold what it cannot write, and would wait for it for ever: it still beats. It does not stand again
-    before its disk takes what waits, and follows meanwhile."""
+    """The others have the entries that it cannot write, and would wait for it forever, because it still sends
+    heartbeats. Until its disk accepts the waiting writes, it follows and does not campaign."""
     quorum = Quorum(1, 2, 3)
     await quorum.start(1, 2, 3)
     full = await quorum.leader()
@@ -200,7 +200,8 @@ async def test_a_leader_whose_disk_stays_full_hands_over() -> None:
 
 @in_virtual_time
 async def test_a_leader_whose_disk_is_full_stays_where_no_other_could_be_elected() -> None:
-    """Of two voters, or with another one down: its vote cannot be written, so stepping down would end reads as well."""
+    """With two voters, or with another one down: its vote cannot be written, so stepping down would end reads as
+    well."""
     quorum = Quorum(1, 2, 3)
     await quorum.start(1, 2, 3)
     full = await quorum.leader()
@@ -255,7 +256,7 @@ async def test_three_nodes_elect_one_and_hold_the_same() -> None:
 
 @in_virtual_time
 async def test_founders_do_not_wait_for_an_election_timeout() -> None:
-    """Nobody can be leading yet, so the first of them asks at once; a minority is enough reason to go on asking."""
+    """No other leader can exist yet, so the first founder campaigns at once, and continues even with a minority."""
     quorum = Quorum(1, 2, 3)
     loop = asyncio.get_running_loop()
     await quorum.start(1)
@@ -291,8 +292,7 @@ async def test_a_founder_that_saw_a_leader_for_a_moment_waits_like_all_others() 
 
 @in_virtual_time
 async def test_a_founder_knows_by_its_vote_that_it_took_part() -> None:
-    """One that did is not taken for a node that lost its disk, however early it hears of the cluster; one that came
-    later may be."""
+    """A founder never counts as a node that lost its disk, however early it learns of the cluster; a later node may."""
     quorum = Quorum(1, 2, 3)
     await quorum.start(1, 2)
     await quorum.leader()
@@ -305,7 +305,8 @@ async def test_a_founder_knows_by_its_vote_that_it_took_part() -> None:
 
 @in_virtual_time
 async def test_a_voter_that_lost_its_disk_confirms_no_outdated_leader() -> None:
-    """It elected the new leader and has forgotten that; the old one, cut off from the others, hears only it."""
+    """It elected the new leader and has forgotten that. The old leader, isolated from the others, only reaches this
+    node."""
     quorum = Quorum(1, 2, 3)
     await quorum.start(1, 2, 3)
     old = await quorum.leader()
@@ -331,7 +332,7 @@ async def test_a_voter_that_lost_its_disk_confirms_no_outdated_leader() -> None:
 
 @in_virtual_time
 async def test_a_founder_that_led_once_waits_like_all_others() -> None:
-    """Asking at every tick would stand in the way of those whom it has just given its vote."""
+    """Campaigning at every tick would disturb the candidates that it has just voted for."""
     quorum = Quorum(1, 2, 3)
     await quorum.start(1, 2, 3)
     assert (await quorum.leader()).node_id == 1
@@ -369,7 +370,7 @@ async def test_a_node_about_to_join_does_not_found_a_quorum_of_its_own() -> None
 
 @in_virtual_time
 async def test_a_leader_that_proposes_before_its_peers_listen_loses_nothing() -> None:
-    """The classic race: the first entries go to nobody. Once a peer is there it gets them all without a new command."""
+    """The classic race: the first entries reach no peer. Once a peer is up, it gets them all without a new command."""
     quorum = Quorum(1, 2, 3)
     await quorum.start(1, 2)
     leader = await quorum.leader()
@@ -396,7 +397,7 @@ async def test_the_others_go_on_when_the_leader_dies_and_it_catches_up_later() -
 
 @in_virtual_time
 async def test_a_cut_off_leader_steps_down_and_its_commands_have_no_known_outcome() -> None:
-    """They stand in its log and may yet be committed or replaced: neither answer would be true."""
+    """They are in its log and may still be committed or replaced: neither answer would be true."""
     quorum = Quorum(1, 2, 3)
     await quorum.start(1, 2, 3)
     old = await quorum.leader()
@@ -460,7 +461,7 @@ async def test_a_read_point_on_any_node_covers_what_was_acknowledged_before() ->
 
 @in_virtual_time
 async def test_a_read_waits_out_a_partition() -> None:
-    """A cut-off node must not answer from what it has; when it is back it answers by what it has learnt."""
+    """An isolated node must not answer from its current state. When it is back, it answers from the updated state."""
     quorum = Quorum(1, 2, 3)
     await quorum.start(1, 2, 3)
     leader = await quorum.leader()

@@ -1,4 +1,5 @@
-"""What a node knows by itself, after any end, to be committed: changes of the members at once, all else if stopped."""
+"""What a node knows to be committed after any kind of stop: membership changes always, other entries after a clean
+stop."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from tests.raft.virtual_time import run
 @pytest.mark.parametrize("end", ["power cut", "kill", "stop"])
 @pytest.mark.parametrize("by_the_survivor", [True, False])
 def test_the_last_voter_left_elects_itself_after_any_end(end: str, by_the_survivor: bool) -> None:
-    """The other may be thrown away once its removal is acknowledged. Were the change in the log, but not that it is
-    committed, the survivor would ask the other for its vote, for ever."""
+    """The other node may be discarded once its removal is acknowledged. If the log had the change but not its commit,
+    the survivor would ask the other node for its vote forever."""
 
     async def story() -> None:
         quorum = Quorum(1, 2)
@@ -45,7 +46,7 @@ def test_the_last_voter_left_elects_itself_after_any_end(end: str, by_the_surviv
 
 @in_virtual_time
 async def test_a_change_is_answered_once_its_commit_is_durable() -> None:
-    """Who is told so may act on it; a leader that removed itself leads no more by then, and answers all the same."""
+    """The caller may act on the answer. A leader that removed itself no longer leads by then, and still answers."""
     quorum = Quorum(1, 2, 3)
     await quorum.start(1, 2, 3)
     leader = await quorum.leader()

@@ -25,7 +25,7 @@ HELLO = bytes.fromhex(
 
 
 def test_a_hello_is_these_bytes() -> None:
-    """Old and new versions of a node meet here first: this layout cannot change without a new magic."""
+    """Old and new releases of a node exchange this first: the layout cannot change without a new magic."""
     hello = Hello(1, 2, "k-1", NONCE)
     assert frame(hello.encode()).hex() == HELLO.hex()
     assert [Hello.decode(body) for body in FrameReader(HELLO_BYTES_MAX).feed(HELLO)] == [hello]
@@ -43,7 +43,7 @@ def test_frames_come_out_as_they_went_in(bodies: list[bytes]) -> None:
 
 
 def test_a_frame_above_the_bound_is_refused_before_it_is_read() -> None:
-    """The size alone is enough: nobody waits for 4 GiB to come."""
+    """The size alone is enough: the node does not wait for 4 GiB."""
     with pytest.raises(MalformedMessage, match="4294967295 bytes"):
         list(FrameReader(HELLO_BYTES_MAX).feed(b"\xff\xff\xff\xff\x00\x00\x00\x00"))
 

@@ -1,4 +1,4 @@
-"""The greeting of two nodes, with and without a secret: who learns what, and when."""
+"""The handshake of two nodes, with and without a secret: what each side learns, and when."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_recorded_proof_opens_no_second_connection() -> None:
 
 
 def test_a_proof_sent_back_to_its_author_is_worth_nothing() -> None:
-    """Somebody without the secret could otherwise let a node answer its own challenge."""
+    """Otherwise a peer without the secret could make a node answer its own challenge."""
     mirrored = connector()
     sent = mirrored.take(CHALLENGE + NONCE)
     mirrored.take(Hello(2, 1, "cluster").encode())

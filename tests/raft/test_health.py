@@ -1,4 +1,4 @@
-"""What operators are told about the quorum moves when, and only when, the thing it names happens."""
+"""A metric of the quorum changes if, and only if, the event that it names happens."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_a_refused_write_is_counted(caplog: pytest.LogCaptureFixture) -> N
 
 @in_virtual_time
 async def test_a_second_leader_of_one_term_is_told_apart_from_a_new_leader(caplog: pytest.LogCaptureFixture) -> None:
-    """Two leaders in one term must never be; if they are, an operator has to hear of it at once."""
+    """A term must never have two leaders. If it has, an operator must learn of it at once."""
     quorum = await three()
     leader = await quorum.leader()
     follower, other = (node for node in quorum.nodes.values() if node is not leader)

@@ -1,4 +1,4 @@
-"""The Raft journal: what is recovered is exactly what was durable, one entry per index, and damage is never hidden."""
+"""The Raft journal: recovery finds exactly the durable state, one entry per index, and never hides damage."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_1745_records_with_241_overwrites_are_1504_entries() -> None:
 
 
 def test_a_later_write_voids_all_behind_it_whatever_the_terms_say() -> None:
-    """By highest term per index, 7/12 would survive behind 8/11: entries that no leader ever had in one log."""
+    """By highest term per index, 7/12 would survive after 8/11: entries that no leader ever had in one log."""
     stream = [Base(9, 1), *entries(10, 12, 7), *entries(10, 11, 8)]
     assert [(entry.term, entry.index) for entry in replay(stream).entries] == [(8, 10), (8, 11)]
     lower = [Base(9, 1), *entries(10, 12, 7), *entries(11, 11, 3)]
@@ -67,7 +67,7 @@ def test_a_later_write_voids_all_behind_it_whatever_the_terms_say() -> None:
 
 
 def test_replay_agrees_with_a_dumb_twin() -> None:
-    """The twin keeps a dictionary and deletes everything at or behind each write."""
+    """The second implementation keeps a dictionary and deletes everything at or after each write."""
     random = Random(5)
     for _ in range(2000):
         stream, twin, last = [], {}, 0
@@ -93,8 +93,8 @@ def test_an_empty_directory_is_a_new_node() -> None:
 
 
 def test_a_torn_round_is_cut_and_the_rounds_before_it_stay() -> None:
-    """At every byte of the last round, with and without zeros that were written ahead: nobody was told about it, so it
-    may be gone, but nothing else may."""
+    """At every byte of the last round, with and without preallocated zeros: it was not acknowledged, so it may be gone,
+    but nothing else may."""
     disk = SimDisk(1)
     journal = founded(disk)
     write(journal, HardState(2, 3, 1), entries(2, 4, 2))
@@ -113,7 +113,7 @@ def test_a_torn_round_is_cut_and_the_rounds_before_it_stay() -> None:
 
 @pytest.mark.parametrize("rounds_behind", [1, 2])
 def test_damage_below_a_durable_round_is_reported_and_nothing_is_cut(rounds_behind: int) -> None:
-    """A whole round behind a broken one proves that the broken one was durable: cutting it would break promises."""
+    """A whole round after a broken one proves that the broken one was durable: truncating it would break promises."""
     disk = SimDisk(1)
     journal = founded(disk)
     write(journal, HardState(2, 3, 1), entries(2, 4, 2))
@@ -154,7 +154,7 @@ def test_damage_in_the_only_frame_is_reported_and_nothing_is_cut(has_snapshot: b
 
 
 def test_a_snapshot_without_a_journal_is_reported() -> None:
-    """The term and the vote stood in it: without them this node could vote twice."""
+    """It held the term and the vote: without them this node could vote twice."""
     disk = SimDisk(1)
     founded(disk)
     for name in disk.list(DIRECTORY):
@@ -182,7 +182,7 @@ def test_a_damaged_snapshot_is_reported() -> None:
 
 
 def test_a_missing_snapshot_is_reported() -> None:
-    """Without it a log that begins behind 1 cannot say what came before, nor who the members are."""
+    """Without it, the previous entry and the members of a log that begins after 1 are unknown."""
     disk = SimDisk(1)
     write(founded(disk), HardState(1, 0, 1), entries(2, 3))
     disk.remove(f"{DIRECTORY}/snapshot")
@@ -191,7 +191,7 @@ def test_a_missing_snapshot_is_reported() -> None:
 
 
 def test_a_snapshot_ahead_of_the_log_replaces_it() -> None:
-    """The crash came between taking over a leader's snapshot and starting the log behind it."""
+    """The crash came after a leader's snapshot was installed and before the log was restarted after it."""
     disk = SimDisk(1)
     journal = founded(disk)
     write(journal, HardState(2, 3, 2), entries(2, 4, 2))
@@ -236,7 +236,7 @@ class Expected(NamedTuple):
     hard_state: HardState
 
     def matches(self, recovered: Recovered) -> bool:
-        """The recovered log may reach further back than asked for: a compaction that was cut has not happened."""
+        """The recovered log may begin earlier than expected, because an interrupted compaction has no effect."""
         start = recovered.base.base_index
         return (
             {entry.index: entry for entry in recovered.entries if entry.index > self.base.base_index}
@@ -255,8 +255,8 @@ def overwriting(now: Expected, random: Random) -> Expected:
 
 
 def test_what_was_durable_survives_a_power_cut_at_any_step() -> None:
-    """Rounds, overwrites and compactions cut at any call of the disk, then recovered, cut again, recovered again: what
-    was there before the last call, or what it was to write, and never anything else."""
+    """Rounds, overwrites and compactions are interrupted at any disk call, recovered, interrupted again and recovered
+    again: the result is the state before or after the last call, never another one."""
     for seed in range(400):
         random = Random(seed)
         disk = SimDisk(seed)

@@ -1,4 +1,4 @@
-"""The leader's lease: no two at once, never stale, and gone before anyone else may lead."""
+"""The leader's lease: never two at once, never stale, and expired before another node may lead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEEDS_MAX = 200
 
 
 def test_a_lease_counts_from_the_time_of_sending() -> None:
-    """The answer may take long; what a follower promised, it promised no earlier than the heartbeat left."""
+    """The response may take long, but a follower's promise starts no earlier than the heartbeat was sent."""
     lease = Lease(100)
     lease.asked(b"a", term=3, now_ns=1000)
     assert lease.confirmed(b"a")
@@ -44,7 +44,7 @@ def test_a_lease_belongs_to_a_term() -> None:
 
 
 def test_handing_over_ends_it_for_the_whole_term() -> None:
-    """The order to stand may arrive late, after the transfer was given up: then nobody's promise counts any more."""
+    """The request to campaign may arrive late, after the transfer was cancelled; then no promise holds any more."""
     lease = Lease(100)
     lease.asked(b"a", term=3, now_ns=1000)
     lease.confirmed(b"a")
@@ -95,7 +95,7 @@ def test_a_lease_longer_than_the_election_timeout_is_caught() -> None:
 
 
 def test_forgetting_the_promise_at_a_restart_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A follower that restarts within the lease must not vote at once: the leader counts on what it said before."""
+    """A follower that restarts within the lease must not vote at once: the leader relies on its earlier promise."""
     original = RaftConfig.core_config
     monkeypatch.setattr(
         RaftConfig,

@@ -131,7 +131,7 @@ def test_the_hint_skips_terms_that_cannot_agree() -> None:
     assert log.agreement(14, 6) == (12, 5)
     assert log.agreement(14, 3) == (8, 2)
     assert log.agreement(14, 1) == (5, 1)
-    assert log.agreement(14, 0) == (4, 0)  # before the first entry kept: nobody knows, so no term is claimed
+    assert log.agreement(14, 0) == (4, 0)  # before the first entry kept: the term is unknown, so none is claimed
 
 
 def test_a_limit_lets_at_least_one_entry_through() -> None:

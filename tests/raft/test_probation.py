@@ -1,4 +1,4 @@
-"""A restarted voter may have lost what it acknowledged: it elects nobody whose log is behind another voter's."""
+"""A restarted voter may have lost acknowledged entries: it elects no node whose log ends before another voter's."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_voter_whose_log_was_cut_waits_longer_for_the_others() -> None:
 
 
 def test_a_better_log_that_cannot_be_elected_does_not_hold_the_others_up_for_ever() -> None:
-    """Its disk is full, say: it answers, and never stands."""
+    """For example its disk is full: it responds, and never campaigns."""
     trio = Trio(voter(1, 6, restarted=True), voter(2, 6, restarted=True, jitter=1), voter(3, 9, restarted=False))
     trio.cores[3].cannot_write = True
     trio.run(END_TIMEOUTS * ELECTION_TICKS - 1)
@@ -127,7 +127,7 @@ def test_a_new_quorum_compares_nothing() -> None:
 
 
 def test_a_leader_that_has_committed_in_its_own_term_ends_it() -> None:
-    """Before that its commit index may lie behind what an earlier leader committed."""
+    """Before that, its commit index may be lower than an earlier leader's."""
     node = voter(1, 6, restarted=True)
     node.step(Message(MessageKind.APPEND, 1, 3, 3, 2, 6, (Entry(2, 7),), commit=7))
     assert node.probation is not None
@@ -138,7 +138,7 @@ def test_a_leader_that_has_committed_in_its_own_term_ends_it() -> None:
 
 
 def test_the_leader_that_hands_over_needs_no_comparison() -> None:
-    """It knows what it committed, and chose an heir that holds it."""
+    """It knows what it has committed, and chose an heir that has it."""
     node = voter(1, 6, restarted=True)
     node.step(Message(MessageKind.COMPARE_REPLY, 1, 2, log_term=2, index=50))
     node.step(Message(MessageKind.VOTE, 1, 3, 3, 2, 6, context=b"transfer"))

@@ -1,4 +1,4 @@
-"""What a leader knows of a peer: the invariant under any order of events, and the transitions that matter."""
+"""A leader's knowledge about a peer: the invariant under any order of events, and the important transitions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_an_outdated_refusal_changes_nothing() -> None:
 
 
 def test_a_peer_that_refuses_what_it_acknowledged_has_lost_its_disk() -> None:
-    """Turning back no further than what it once held would send it the same append for ever."""
+    """If it did not go back beyond the acknowledged index, it would send the same append forever."""
     peer = progress(34, 35)
     assert peer.reject(34, 1)
     assert (peer.match, peer.next) == (0, 2)
@@ -103,4 +103,4 @@ def test_a_commit_is_sent_once_as_far_as_the_peer_can_use_it() -> None:
     peer.sent_commit = 7
     assert not peer.commit_helps(9)  # 7 is the peer's last entry: more it cannot commit
     peer.become_probe()
-    assert peer.sent_commit == 5  # entries behind may be lost, so what was sent for them counts no more
+    assert peer.sent_commit == 5  # later entries may be lost, so the commit index sent for them no longer counts

@@ -1,4 +1,4 @@
-"""Who waits for what: commands and read points, each told the truth exactly once."""
+"""Waiters for commands and read points: each gets its result exactly once."""
 
 from __future__ import annotations
 

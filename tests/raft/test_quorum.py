@@ -11,7 +11,7 @@ from chronik.raft.quorum import INDEX_UNBOUNDED, Verdict, committed_index, confi
 
 
 def slow_committed(voters: list[int], acknowledged: dict[int, int]) -> int:
-    """Tries every index somebody acknowledged, from the top: is there a majority that holds it?"""
+    """Tries every acknowledged index from the highest: does a majority have it?"""
     if not voters:
         return INDEX_UNBOUNDED
     for index in sorted({0, *acknowledged.values()}, reverse=True):
@@ -22,7 +22,7 @@ def slow_committed(voters: list[int], acknowledged: dict[int, int]) -> int:
 
 
 def slow_verdict(voters: list[int], votes: dict[int, bool]) -> Verdict:
-    """Looks at every way the missing voters could still answer."""
+    """Tries every possible answer of the missing voters."""
     if not voters:
         return Verdict.WON
     missing = [voter for voter in voters if voter not in votes]
@@ -59,8 +59,9 @@ def test_a_majority_is_more_than_half(count: int, needed: int) -> None:
 
 
 def test_answers_confirm_when_no_forgotten_vote_can_have_made_another_leader() -> None:
-    """The twin looks at every majority that may have elected somebody: one of those who answered, and who remembers its
-    votes, must be in it. And those who answered are a majority, or what they hold could be voted away."""
+    """The slow implementation examines every majority that may have elected another leader: it must contain a voter
+    that answered and remembers its votes. And the voters that answered must be a majority; otherwise another leader
+    could be elected without their entries."""
     for count in range(1, 7):
         voters = range(count)
         majorities = [set(chosen) for chosen in combinations(voters, majority(count))]

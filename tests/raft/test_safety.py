@@ -42,8 +42,8 @@ def test_members_may_change_under_fire() -> None:
 @pytest.mark.parametrize("changes_members", [False, True])
 @pytest.mark.parametrize("guards_promises", [False, True])
 def test_a_healed_cluster_agrees(changes_members: bool, guards_promises: bool) -> None:
-    """Once faults end there is one leader, and every member holds and applied the same log: lost messages are made up
-    for, whatever they were, and promises to leaders of the past keep nobody from being elected."""
+    """After the faults there is one leader, and every member has the same log and has applied it: all lost messages are
+    replaced, and promises to former leaders prevent no election."""
     for seed in SEEDS:
         cluster = Cluster(seed, nodes=3, changes_members=changes_members, guards_promises=guards_promises)
         cluster.run(600)

@@ -32,12 +32,12 @@ def test_a_difference_is_shown_and_ends_the_program(tmp_path: Path, capsys: pyte
 
 
 def test_an_unknown_command_is_a_difference() -> None:
-    """Skipping what the reader does not know would pass files that were never replayed."""
+    """Skipping unknown commands would accept files that were never replayed."""
     assert "no such command" in str(first_difference("levitate 1\n----\nok\n", "x"))
 
 
 def test_a_step_may_have_several_commands() -> None:
-    """Some recordings are written so. What is no command is input of the one above it."""
+    """Some recordings have several. Lines that are not commands are input of the command above."""
     two_nodes = "add-nodes 2 voters=(1) index=3\ncampaign 1\nstabilize log-level=none\n"
     states = "1: StateLeader (Voter) Term:1 Lead:1\n2: StateFollower (Non-Voter) Term:0 Lead:0\n"
     log = "log-level none\n----\nok\n\n" + two_nodes + "log-level debug\nraft-state\n----\n" + states
@@ -64,7 +64,7 @@ def test_a_command_that_is_refused_says_so_at_every_level(command: str, answer: 
 
 
 def test_recording_again_changes_nothing() -> None:
-    """The files say what the code does now, comments and all."""
+    """The files contain the code's current output, including comments."""
     for path in OURS.glob("*.txt"):
         text = path.read_text(encoding="utf-8")
         assert recorded(text) == text, path.name

@@ -26,7 +26,7 @@ DEADLINE_S = 30
 
 
 class End:
-    """One node's end: what it heard, and whom it was told to be away."""
+    """One node's end: received messages, and peers that were reported as absent."""
 
     def __init__(self, transport: TcpTransport) -> None:
         self.transport = transport
@@ -101,7 +101,7 @@ async def test_a_large_message_arrives_whole() -> None:
 
 @on_a_loop
 async def test_a_peer_without_a_known_address_is_answered_on_its_own_stream() -> None:
-    """A node that joins knows nobody; it must still be able to take what the leader sends."""
+    """A joining node knows no addresses; it must still receive the leader's messages."""
     async with end(1) as one, end(2) as two:
         one.transport.update_peers({2: two.transport.address})
         await until(lambda: one.transport.connected(2))
@@ -114,7 +114,7 @@ async def test_a_peer_without_a_known_address_is_answered_on_its_own_stream() ->
 
 @on_a_loop
 async def test_the_end_of_a_peers_own_stream_is_reported() -> None:
-    """What it was answered there may be lost with it; a leader that sent it a snapshot must not wait for its answer."""
+    """Data sent on it may be lost. A leader that sent a snapshot must not wait for the response."""
     async with end(2) as two:
         async with end(1) as one:
             one.transport.update_peers({2: two.transport.address})
@@ -127,7 +127,7 @@ async def test_the_end_of_a_peers_own_stream_is_reported() -> None:
 
 @on_a_loop
 async def test_an_absent_peer_is_reported_and_nothing_is_kept_for_it_but_votes() -> None:
-    """Appends would be stale when it comes; the core asks it where it stands and sends what is missing."""
+    """Appends would be outdated when it is back; the core asks for its position and sends the missing entries."""
     async with end(1) as one:
         async with end(2) as two:
             address = two.transport.address
@@ -244,8 +244,8 @@ async def test_a_member_that_left_is_let_go() -> None:
 
 
 def test_a_peer_that_accepts_and_says_nothing_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that loses power behind the handshake answers nothing, and nothing is on its way that would be refused
-    when it is back: without a deadline the stream would wait for its hello for ever."""
+    """A machine that loses power after the handshake sends nothing, and no packet is in flight that would be refused
+    when it is back. Without a deadline the stream would wait for its hello forever."""
     monkeypatch.setattr("chronik.raft.streams.HELLO_TIMEOUT_S", 0.01)
 
     async def story() -> None:

@@ -1,10 +1,9 @@
 """Replays recorded Raft interactions against our core: `python -m tests.raft.transcript FILE...`
 
 A file is a row of steps: a command line, lines of input if any, `----`, then the output up to an empty line (an output
-with empty lines of its own stands between two pairs of `----`). A step may have several commands, whose outputs follow
-each other. Lines of the recorded implementation's own log
-(INFO, DEBUG and so on) are left out of the comparison, and so is the `ok` that stands where nothing else was written.
-Prints the first difference as a diff and exits 1; exits 0 when every file agrees.
+that contains empty lines is between two pairs of `----`). A step may have several commands, whose outputs follow each
+other. Lines of the recorded implementation's own log (INFO, DEBUG and so on) are not compared, and neither is the `ok`
+of a command without other output. Prints the first difference as a diff and exits 1; exits 0 when every file agrees.
 
 With `--record` first, the outputs in the files are replaced by ours: read the diff before you commit it.
 """

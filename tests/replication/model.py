@@ -1,8 +1,8 @@
-"""What replicas promise, remembered and held against what they do. Invariants by their numbers in the list below.
+"""A model of what replicas must guarantee, compared with what they do. Numbers are those of the invariants.
 
 7 every acknowledged record is readable at its offset; 8 an offset has one value ever; 9 replicas are equal below their
-high watermark; 10 that never goes back, nor above what an in-sync replica holds durably; 11 leaders come from the ISR,
-and an epoch has one; 12 records of a producer stand in its order.
+high watermark; 10 the high watermark never decreases, and never exceeds what an in-sync replica holds durably; 11
+leaders come from the ISR, and an epoch has one; 12 records of a producer are in its order.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ KEY = (TOPIC_ID, 0)
 
 
 class Model:
-    """Asked after every step; `check_end` when everybody is back."""
+    """Called after every step; `check_end` is called when all nodes are back."""
 
     def __init__(self, world: World, *, is_lossy: bool) -> None:
         self._world = world
         self.acked: dict[int, bytes] = {}  # offset -> value
         self.committed: dict[int, tuple[int, bytes]] = {}  # offset -> (epoch, value), once any reader could see it
         self._seen: dict[tuple[int, int], int] = {}  # (node, broker epoch) -> high watermark looked at
-        self._mending: set[tuple[int, int]] = set()  # who met damage: nobody counts on it, so its watermark may go back
+        # Replicas that found damage: no node relies on them, so their watermarks may decrease.
+        self._mending: set[tuple[int, int]] = set()
         self._durable: dict[int, int] = {}  # node -> durable end, also of dead nodes
         self.is_lossy = is_lossy  # unclean elections are allowed: only histories are checked
 
@@ -59,7 +60,7 @@ class Model:
             self._durable[node_id] = log.durable_offset if log is not None else 0
 
     def forget_watermarks(self) -> None:
-        """A disk was exchanged for an old one: what its node saw before is not what it sees now."""
+        """A disk was replaced by an old image, so the node's earlier watermarks no longer apply."""
         self._seen.clear()
         self._durable.clear()
 
@@ -92,11 +93,12 @@ class Model:
             assert replica.high_watermark <= replica.log.end_offset
             if replica.high_watermark > before:
                 self._seen[key] = replica.high_watermark
-                with suppress(CorruptSegment):  # as any reader would: the replica hears of it, and mends itself
+                with suppress(CorruptSegment):  # like any reader: the replica learns of the damage and repairs itself
                     self._look_at(replica, max(before, 0))
 
     def _look_at(self, replica: Replica, from_offset: int) -> None:
-        """What became readable is the only value its offset ever has (8), and holds what was acknowledged (7)."""
+        """A readable record is the only value that its offset ever has (8), and includes every acknowledged record
+        (7)."""
         for offset, epoch, value in records_of(replica, from_offset, replica.high_watermark):
             known = self.committed.get(offset)
             if self.is_lossy:

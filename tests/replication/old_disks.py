@@ -1,8 +1,8 @@
-"""Schedules in which one node once gets back an old image of its disk, while all nodes may lose power at once.
+"""Schedules in which one node once gets an old image of its disk, while all nodes may lose power at the same time.
 
 `run_seed` raises what the model found. `python -m tests.replication.old_disks --first 0 --seeds 200` lists the seeds
 that break a promise. A few still do: without eligible replicas (every fourth seed) a leader that is alone in the ISR
-cannot know that its disk is old, and a leader that was compared with nobody for PROVING_NS appends again.
+cannot know that its disk is old, and a leader that was not compared with any replica for PROVING_NS appends again.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from chronik.storage.log import Log
 
 
 def follower_asks_for_more_before_its_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The offset it asks for is then no durable end: acknowledged records go with the power of two nodes."""
+    """The offset in its request is then not durable: acknowledged records are lost if two nodes lose power."""
 
     def settle(self: Fetcher) -> None:
         self._is_scheduled = False
@@ -59,7 +59,7 @@ def high_watermark_is_the_end_of_the_log(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def truncation_to_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before KIP-101: a follower that becomes one cuts at what it thinks is committed, which may lag behind."""
+    """Before KIP-101: a new follower truncates to its own high watermark, which may lag."""
     begin = Replica._begin_epoch
 
     def cut(self: Replica) -> None:
@@ -71,7 +71,7 @@ def truncation_to_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def no_truncation_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A follower's history is not compared: what only it has stays below what it fetches."""
+    """A follower's history is not compared: records that only it has stay below the records that it fetches."""
 
     def compare(self: FollowerSession, progress: FollowerProgress, replica: Replica) -> None:
         if progress.end_offset <= replica.log.end_offset:
@@ -97,7 +97,7 @@ def in_sync_member_not_counted_while_it_is_behind(monkeypatch: pytest.MonkeyPatc
 
 
 def new_leader_counts_followers_of_the_last_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a follower said to us in an epoch that is over may have been cut since."""
+    """Records that a follower reported in an earlier epoch may have been truncated since."""
     commit = Replica._commit
 
     def lax(self: Replica) -> None:
@@ -172,7 +172,7 @@ def controller_elects_whoever_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def committed_without_the_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
-    """KIP-966 relies on a high watermark that stands still while the ISR is too small."""
+    """KIP-966 relies on a high watermark that does not advance while the ISR is too small."""
     commit = Replica._commit
 
     def lax(self: Replica) -> None:

@@ -19,7 +19,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Session:
-    """What a replica needs of a follower's session; it remembers what it was told."""
+    """The part of a follower's session that a replica needs. Records its calls."""
 
     def __init__(self, broker_id: int, broker_epoch: int = 7) -> None:
         self.broker_id, self.broker_epoch = broker_id, broker_epoch

@@ -1,7 +1,8 @@
-"""Random schedules: appends on whoever thinks it leads, crashes, cuts, slow images; then everybody comes back.
+"""Random schedules: appends on any node that believes it leads, crashes, network cuts, slow images; then all nodes come
+back.
 
-One seed is one schedule. `run_seed` raises what the model found. In `run_full_seed` disks are full at times as well, or
-refuse records although they have room.
+One seed is one schedule. `run_seed` raises what the model found. In `run_full_seed`, disks are sometimes full as well,
+or refuse records although they have space.
 """
 
 from __future__ import annotations

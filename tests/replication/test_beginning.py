@@ -19,7 +19,7 @@ NAMES = ["a", "b", "c", "d", "e"]
 
 
 class Followed:
-    """Stands for the fetchers: what they were told to follow, in order."""
+    """Replaces the fetchers: records what they must follow, in order."""
 
     def __init__(self) -> None:
         self.topics: list[bytes] = []

@@ -1,4 +1,4 @@
-"""A coordinator on a real log: what its partition takes, and what it refuses."""
+"""A coordinator on a real log: which records its partition accepts and refuses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEVEN = Producer(7, 0)
 
 
 class Offsets:
-    """A shard that only remembers what it was told."""
+    """A shard that only records its calls."""
 
     record_types = RECORD_TYPES
 
@@ -82,7 +82,8 @@ class Coordinating:
 
 
 def test_offset_commits_of_one_transaction_are_all_written() -> None:
-    """Each begins with sequence 0, as Kafka's do. Taken for a repetition, the second would be acknowledged and lost."""
+    """As in Kafka, each begins with sequence 0. If the second one counted as a duplicate, it would be acknowledged and
+    lost."""
 
     async def story() -> None:
         made = await Coordinating.make()

@@ -1,4 +1,4 @@
-"""DeleteRecords on a replicated partition: what was told to be gone stays gone, whoever leads next."""
+"""DeleteRecords on a replicated partition: deleted records stay deleted, whichever replica leads next."""
 
 from __future__ import annotations
 

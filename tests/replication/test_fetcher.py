@@ -1,4 +1,4 @@
-"""What a follower tells its leader: nothing that a power cut could take back."""
+"""A follower only reports positions to its leader that survive a power cut."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ HERE = Address("host", 1)
 
 class Network:
     async def connect(self, host: str, port: int, make: Any) -> None:
-        """Connects to nobody."""
+        """Connects to no peer."""
 
 
 def answer(records: memoryview, start_offset: int) -> FetchResponse:
@@ -64,7 +64,8 @@ def answer(records: memoryview, start_offset: int) -> FetchResponse:
 
 
 def test_an_answer_that_could_only_be_taken_in_part_is_made_durable_before_more_is_asked_for() -> None:
-    """The disk is full between the records and the note of where the log starts. The leader counts what is named."""
+    """The disk becomes full between the records and the note about the log's start. The leader relies on the reported
+    offset."""
 
     async def story() -> None:
         one = await One.make(leader=2)
@@ -104,7 +105,7 @@ def test_an_answer_that_could_only_be_taken_in_part_is_made_durable_before_more_
 
 
 def test_an_answer_to_a_request_of_an_earlier_connection_is_not_taken_for_one_of_this() -> None:
-    """Requests are counted anew; a partition that was not named yet in this session hears nothing."""
+    """Request numbers restart, and the leader does not respond about partitions that this session has not named yet."""
 
     async def story() -> None:
         one = await One.make(leader=2)
@@ -188,7 +189,7 @@ def test_an_answer_that_cuts_many_logs_cuts_a_few_and_names_the_others_again() -
 
 
 class PreparedCut(Cut):
-    """One whose log has to be read before it is cut, in so many slices."""
+    """A follower whose log must be read before its truncation, in this many slices."""
 
     preparing: Work[None] | None = None
 
@@ -273,7 +274,7 @@ class Secret:
 
 
 def test_a_follower_logs_in_with_the_credentials_of_its_node_before_it_fetches() -> None:
-    """A listener between nodes that asks for a login would otherwise be one that no replica can follow through."""
+    """Otherwise no replica could fetch through an inter-broker listener that requires logins."""
     told: list[bytes] = []
 
     def authenticate(request: SaslAuthenticateRequest, version: int) -> SaslAuthenticateResponse:

@@ -84,7 +84,7 @@ def test_a_log_that_has_to_be_read_before_it_is_cut_is_left_whole_until_then(mon
 
 @pytest.mark.parametrize(("number", "epoch"), [(1, 4), (2, 3)], ids=["before it was named", "of an epoch that is over"])
 def test_an_answer_of_an_earlier_epoch_changes_nothing(number: int, epoch: int) -> None:
-    """It was read from a log that may no longer be anybody's."""
+    """The response was read from a log that may no longer be the leader's."""
 
     async def story() -> None:
         one = await One.make(leader=2, epoch=4)
@@ -126,7 +126,7 @@ def test_damaged_bytes_are_refused() -> None:
 
 
 def test_a_follower_behind_the_leaders_start_begins_there() -> None:
-    """What it lacks is gone for good; offsets below are nobody's any more."""
+    """The missing records are gone for good, and the offsets below the start no longer exist."""
 
     async def story() -> None:
         one = await One.make(leader=2)
@@ -156,12 +156,12 @@ def test_the_leaders_start_moves_ours() -> None:
     run(story)
 
 
-# Ours as (epoch, first offset), our end; what the leader says of the largest epoch not above our last; where to cut.
+# Our epochs as (epoch, first offset), our end; the leader's answer for our last epoch; the offset to truncate to.
 CUTS = [
     ([(1, 0)], 10, (1, 7), 7),  # both know epoch 1, the leader has less of it
     ([(1, 0), (2, 6)], 10, (1, 8), 6),  # the leader has more of epoch 1 than we: what we have of 2 goes
     ([(1, 0), (3, 6)], 10, (2, 9), 6),  # the leader knows 2, which we never saw: back to the end of our 1
-    ([(1, 0), (3, 6), (5, 8)], 10, (4, 20), 8),  # KIP-279: its 4 ends behind our end, our 5 goes all the same
+    ([(1, 0), (3, 6), (5, 8)], 10, (4, 20), 8),  # KIP-279: its 4 ends after our end; our 5 is removed anyway
     ([(2, 0), (3, 6)], 10, (1, 4), 0),  # it has nothing in common with us
     ([(1, 0), (2, 6)], 10, (1, 3), 3),
 ]

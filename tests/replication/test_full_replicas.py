@@ -19,7 +19,7 @@ LARGE = 1 << 40
 
 
 class Space:
-    """A node's view of its disk, and what its replicas were told."""
+    """A node's view of its disk, and the calls that its replicas got."""
 
     def __init__(self) -> None:
         self.free_bytes, self.total_bytes = 0, LARGE
@@ -61,7 +61,7 @@ def test_a_replica_without_space_follows_again_when_there_is_room() -> None:
 
 
 def test_it_does_not_come_back_at_once_however_much_room_there_is() -> None:
-    """Else each refused record would move it out and in."""
+    """Otherwise each refused record would move the replica out of the ISR and back."""
 
     async def story() -> None:
         space = Space()
@@ -78,7 +78,7 @@ def test_it_does_not_come_back_at_once_however_much_room_there_is() -> None:
 
 
 def test_a_disk_that_stays_almost_full_moves_replicas_a_few_times_at_most() -> None:
-    """Somebody frees 100 MB again and again, and they are written full again."""
+    """100 MB become free again and again, and are filled again."""
 
     async def story() -> None:
         space = Space()

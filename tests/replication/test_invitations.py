@@ -1,4 +1,4 @@
-"""Partitions in which nobody has written: followers in sync do not ask about them, and miss nothing of what comes."""
+"""Partitions without records: in-sync followers do not fetch them, and miss none of the records that arrive later."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def test_a_session_that_begins_after_the_first_record_is_invited() -> None:
 
 
 def test_a_change_of_a_written_partition_invites_whoever_is_not_there() -> None:
-    """A new leader has the log already, and its followers' sessions too: nothing else would tell them."""
+    """A new leader already has the log and its followers' sessions, so without an invitation they would not learn of
+    it."""
 
     async def work(world: World, leader: Node) -> None:
         world.produce(leader)
@@ -122,7 +123,7 @@ def test_followers_of_an_untouched_partition_stay_silent_and_take_the_first_reco
 
 
 def test_a_node_that_left_the_isr_of_an_untouched_partition_comes_back_into_it() -> None:
-    """Nobody would ever invite it: it has to ask by itself."""
+    """No leader would ever invite it, so it must ask by itself."""
 
     async def story() -> None:
         world = World(7)

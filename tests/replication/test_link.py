@@ -19,7 +19,7 @@ REQUEST = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[], forgotten_topics_d
 
 
 class Transport:
-    """Keeps what is written."""
+    """Records written data."""
 
     def __init__(self) -> None:
         self.written = b""
@@ -75,7 +75,7 @@ def test_nothing_travels_before_the_first_fetch_and_answers_carry_their_numbers(
     ],
 )
 def test_a_leader_that_does_not_keep_to_the_protocol_is_left(data: bytes, why: str) -> None:
-    """What it says must not be appended, and the log line must name it."""
+    """The response must not be appended, and the log line must name the error."""
 
     async def story() -> None:
         link, transport = await opened(lambda response, number: pytest.fail("it is no answer"))
@@ -90,7 +90,8 @@ def test_a_leader_that_does_not_keep_to_the_protocol_is_left(data: bytes, why: s
 
 
 def test_a_fault_of_the_receiver_ends_the_link_before_the_next_answer() -> None:
-    """A full disk, say. What came behind belongs to a session that is over; the reason reaches the fetcher as it is."""
+    """For example a full disk. Later responses belong to a session that has ended; the fetcher gets the original
+    reason."""
     got: list[int] = []
 
     def receive(response: FetchResponse, number: int) -> None:
@@ -110,7 +111,7 @@ def test_a_fault_of_the_receiver_ends_the_link_before_the_next_answer() -> None:
 
 
 def test_a_leader_that_is_silent_too_long_is_left() -> None:
-    """A machine that lost power tells nobody."""
+    """A machine that loses power sends no notification."""
 
     async def story() -> None:
         link, transport = await opened(lambda response, number: None)

@@ -1,4 +1,4 @@
-"""A replica that lacks what it acknowledged leaves the in-sync replicas, fetches it again, and comes back by itself."""
+"""A replica that lost acknowledged records leaves the ISR, fetches them again, and rejoins by itself."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def everything_is_there(world: World) -> None:
 
 
 async def met(world: World, node: Node) -> None:
-    """Somebody reads everything, and meets the damage."""
+    """Reads everything, and so finds the damage."""
     await world.until(lambda: node.has_begun)
     log = node.logs.get(*KEY)
     assert log is not None
@@ -129,7 +129,7 @@ def test_a_leader_with_an_old_disk_steps_aside_for_an_eligible_replica_that_has_
 
 
 def test_the_last_copy_stays_and_serves_what_it_has() -> None:
-    """Nobody has more: taking it out would only add that nothing is served."""
+    """No replica has more: removing it would only make the partition unavailable."""
 
     async def story() -> None:
         world = World(1, replicas=1)
@@ -153,7 +153,7 @@ def test_the_last_copy_stays_and_serves_what_it_has() -> None:
 @pytest.mark.parametrize("elr", [False, True])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_replica_that_is_let_in_while_it_is_mended_does_not_lead_with_what_is_left(seed: int, elr: bool) -> None:
-    """Its leader asked for it by where it stood before the damage was found. Its own image shows that later."""
+    """Its leader requested this because of its position before the damage was found. Its own image shows that later."""
 
     async def story() -> None:
         world = World(seed, min_insync=2, elr=elr)
@@ -177,7 +177,7 @@ def test_a_replica_that_is_let_in_while_it_is_mended_does_not_lead_with_what_is_
                 log.segments[0].doubt()
                 with pytest.raises(world.replicas_refusals):
                     log.read(0, bytes_max=1 << 20, offset_limit=log.end_offset)
-                world.model.check()  # so that it hears of the damage
+                world.model.check()  # the read finds the damage
                 asyncio.get_running_loop().call_later(0.005, world.crash, state.leader)
                 del world.controller_decided  # type: ignore[method-assign]
 

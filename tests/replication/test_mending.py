@@ -1,4 +1,4 @@
-"""Many damaged logs are cut in turns: the event loop is never held for more than one of them."""
+"""Many damaged logs are truncated one per loop iteration, so the event loop is never blocked for more than one."""
 
 from __future__ import annotations
 

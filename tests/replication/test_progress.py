@@ -1,4 +1,4 @@
-"""When a follower counts as lagging: by what it had to reach, not by how much is missing."""
+"""When a follower counts as lagging: if it does not reach a goal in time, however many records it lacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def progress_at(end_offset: int, heard_ms: int = 0) -> FollowerProgress:
 
 
 def test_a_follower_that_always_gets_where_the_log_was_does_not_lag() -> None:
-    """Under load it is behind whenever one looks, and still keeps up."""
+    """Under load it is behind at every check, and still keeps up."""
     progress = progress_at(0)
     for step in range(1, 50):
         now_ns = step * 40 * MS
@@ -28,7 +28,7 @@ def test_a_follower_that_always_gets_where_the_log_was_does_not_lag() -> None:
 
 
 def test_a_follower_that_does_not_get_there_lags() -> None:
-    """It asks, but never for what it was first seen to lack."""
+    """It fetches, but never reaches the end offset that it was first seen to lack."""
     progress = progress_at(5)
     for now_ms, lags in ((40, False), (80, False), (139, False), (141, True)):
         progress.session.heard_ns = now_ms * MS

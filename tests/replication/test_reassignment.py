@@ -1,4 +1,4 @@
-"""Replicas that move: whoever comes fetches everything before it counts, whoever goes deletes what it had."""
+"""Reassigned replicas: an added replica fetches everything before it counts, a removed one deletes its log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_partition_moves_to_other_nodes_while_it_is_written_to() -> None:
 
 
 def test_a_replica_that_goes_and_comes_back_at_once_begins_anew() -> None:
-    """Both images reach the node in one go. What it had is void: it fetches everything before it counts."""
+    """Both images reach the node together. Its old records are void: it fetches everything before it counts."""
 
     async def story() -> None:
         world = World(3, replicas=2, spare=0)

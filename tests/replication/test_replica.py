@@ -1,4 +1,4 @@
-"""One replica: what it counts as committed, whom it answers, and what it never gives up."""
+"""One replica: what it commits, which requests it serves, and which records it never drops."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.replication.small import KEY, One, Session, fetched
 
 
 def test_committed_is_what_every_in_sync_replica_holds_durably() -> None:
-    """Its own fsync, and the offset that each follower asks for: the lowest of them."""
+    """The lowest of its own durable offset and the offsets that its followers request."""
 
     async def story() -> None:
         one = await One.make()
@@ -49,7 +49,7 @@ def test_committed_is_what_every_in_sync_replica_holds_durably() -> None:
 
 
 def test_a_new_leader_waits_for_followers_of_its_own_epoch() -> None:
-    """What a follower said in an earlier epoch may have been cut since."""
+    """Records that a follower reported in an earlier epoch may have been truncated since."""
 
     async def story() -> None:
         one = await One.make()
@@ -71,7 +71,7 @@ def test_a_new_leader_waits_for_followers_of_its_own_epoch() -> None:
 
 
 def test_whoever_is_on_its_way_into_the_isr_counts_and_whoever_leaves_counts_too() -> None:
-    """The controller may have agreed already, or never will: both ISRs must hold what is committed (KIP-497)."""
+    """The controller may or may not have agreed: both ISRs must have every committed record (KIP-497)."""
 
     async def story() -> None:
         one = await One.make(isr=(1, 2))
@@ -141,7 +141,7 @@ def test_nothing_is_taken_for_all_while_the_controller_keeps_somebody_eligible()
 
 
 def test_records_are_deleted_when_every_in_sync_replica_starts_behind_them() -> None:
-    """Else an election could bring them back after somebody was told that they are gone."""
+    """Otherwise an election could restore records after a client was told that they are deleted."""
 
     async def story() -> None:
         one = await One.make(isr=(1, 2))
@@ -292,7 +292,7 @@ def test_a_deposed_leader_takes_nothing_and_another_epoch_is_refused() -> None:
 
 
 def test_a_follower_serves_what_it_knows_to_be_committed() -> None:
-    """KIP-392: a consumer that is ahead of this replica is told to try again, not that its offset is wrong."""
+    """KIP-392: a consumer that is ahead of this replica must retry; its offset is not wrong."""
 
     async def story() -> None:
         one = await One.make(leader=2)
@@ -361,7 +361,7 @@ def test_an_end_is_told_only_when_it_cannot_go_back() -> None:
 
 
 def test_a_leader_that_has_just_started_denies_nothing_before_others_agree() -> None:
-    """Its disk may be an old copy. A client that is told "no such offset" begins again at the start of the log."""
+    """Its disk may be an old copy. A client that gets "no such offset" starts again at the beginning of the log."""
 
     async def story() -> None:
         one = await One.make(is_from_before=True)
@@ -393,8 +393,8 @@ def test_it_does_not_wait_for_ever_for_others_to_agree() -> None:
 
 @pytest.mark.parametrize(("isr", "elr"), [((1, 2), ()), ((1,), (2,))])
 def test_it_appends_nothing_before_it_was_compared(isr: tuple[int, ...], elr: tuple[int, ...]) -> None:
-    """What an old disk appends has a later epoch than what it lacks. After another crash that would make it the newer
-    log, and the other would have to truncate acknowledged records."""
+    """Records that a leader with an old disk appends have a later epoch than the records that it lacks. After another
+    crash its log would win, and the other replica would have to truncate acknowledged records."""
 
     async def story() -> None:
         one = await One.make(isr=isr, elr=elr, is_from_before=True, is_elr_kept=bool(elr))
@@ -447,7 +447,7 @@ def test_a_leader_waits_for_every_eligible_follower() -> None:
 
 @pytest.mark.parametrize("doubt", ["its session ends", "it says again where it stands"])
 def test_a_leader_compares_again_whoever_may_have_changed(doubt: str) -> None:
-    """Its disk may have been replaced since, or it stands elsewhere now."""
+    """Its disk may have been replaced since, or its position has changed."""
 
     async def story() -> None:
         one = await One.make(isr=(1,), elr=(2, 3), min_insync=3, is_from_before=True, is_elr_kept=True)
@@ -479,7 +479,7 @@ def test_a_leader_is_compared_with_whoever_became_eligible_since() -> None:
 
 
 def test_a_leader_without_in_sync_and_eligible_followers_waits_for_others() -> None:
-    """Nobody is known to hold more, and nobody to hold as much."""
+    """No other replica is known to have more or the same records."""
 
     async def story() -> None:
         one = await One.make(isr=(1,), min_insync=2, is_from_before=True, is_elr_kept=True)
@@ -519,7 +519,7 @@ def test_an_eligible_replica_that_holds_more_is_not_told_to_cut_its_log() -> Non
 
 
 def test_only_a_leader_asks_for_its_log_to_stay_in_memory() -> None:
-    """Who reads, reads there; what a follower has synced it hardly ever reads again."""
+    """Consumers read from the leader. A follower's synced records are rarely read again."""
 
     async def story() -> None:
         one = await One.make()
@@ -533,7 +533,7 @@ def test_only_a_leader_asks_for_its_log_to_stay_in_memory() -> None:
 
 
 def test_what_is_decided_once_for_all_requests_follows_every_change() -> None:
-    """`is_leader`, `leader_epoch` and `takes_all`: an old answer would take records that nobody replicates."""
+    """`is_leader`, `leader_epoch` and `takes_all`: an outdated value would accept records that are not replicated."""
 
     async def story() -> None:
         one = await One.make(epoch=5)

@@ -1,4 +1,5 @@
-"""Followers' sessions: a request costs what has changed; nothing is opened, counted or sent twice without need."""
+"""Followers' sessions: a request costs as much as has changed, and nothing is opened, counted or sent twice without
+need."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ async def fetch(leader: Node, request: FetchRequest) -> FetchResponse:
 
 
 def test_an_empty_partition_is_followed_without_being_opened() -> None:
-    """Ten thousand idle topics cost their place in a session and nothing else."""
+    """Ten thousand idle topics only cost their entries in a session."""
 
     async def work(world: World, leader: Node) -> None:
         response = await fetch(leader, asking(world, at=0, wait_ms=100))
@@ -87,7 +88,7 @@ def test_an_empty_partition_is_followed_without_being_opened() -> None:
 
 
 def test_a_waiting_fetch_is_answered_by_the_next_append_and_by_nothing_twice() -> None:
-    """What was sent is not sent again until the follower has said where it stands."""
+    """Records are not sent again before the follower has reported its position."""
 
     async def work(world: World, leader: Node) -> None:
         waiting = leader.replicas.sessions.fetch(asking(world, at=0))
@@ -151,7 +152,8 @@ def test_a_last_epoch_that_nobody_led_is_told_to_part() -> None:
 
 
 def test_epochs_are_looked_at() -> None:
-    """Behind: told at once. Ahead: our image is late, and the fetch waits for it. Of a process of the past: refused."""
+    """An older epoch gets an error at once. For a newer one, the fetch waits for the next image. A former process is
+    refused."""
 
     async def work(world: World, leader: Node) -> None:
         behind = await fetch(leader, asking(world, at=0, epoch=world.controller.partition.leader_epoch - 1))
@@ -165,7 +167,8 @@ def test_epochs_are_looked_at() -> None:
 
 
 def test_a_fetch_in_a_brokers_name_counts_only_if_that_broker_sent_it() -> None:
-    """Anybody may send a Fetch. A made-up one must neither read what is not committed nor move the high watermark."""
+    """Any client may send a Fetch. A forged one must neither read uncommitted records nor advance the high
+    watermark."""
 
     async def work(world: World, leader: Node) -> None:
         world.produce(leader)
@@ -199,7 +202,7 @@ def test_a_fetch_in_a_brokers_name_counts_only_if_that_broker_sent_it() -> None:
 
 
 def test_a_request_that_does_not_fit_its_session_starts_anew() -> None:
-    """Nobody guesses what the other side remembers."""
+    """Neither side guesses the state of the other."""
 
     async def work(world: World, leader: Node) -> None:
         unknown = await fetch(leader, asking(world, session=(77, 1)))

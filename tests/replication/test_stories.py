@@ -33,7 +33,8 @@ def test_a_leader_with_an_old_disk_has_nobody_truncate_acknowledged_records(seed
 
 @pytest.mark.slow
 def test_nothing_acknowledged_is_lost_and_replicas_agree() -> None:
-    """Acknowledged means durable on every in-sync replica; what a reader saw at an offset stays; all end up equal."""
+    """Acknowledged records are durable on every in-sync replica, a value that was read at an offset stays, and in the
+    end all replicas are equal."""
     acknowledged = committed = 0
     for seed in SEEDS:
         model = run_seed(seed).model

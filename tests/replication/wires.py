@@ -90,7 +90,7 @@ class _Wire:
             asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
 
     def _later(self, action: Callable[[], None]) -> None:
-        """In order, each with a delay of its own."""
+        """In order, each after a separate delay."""
         loop = asyncio.get_running_loop()
         self._last_s = max(self._last_s, loop.time() + self.world.draw(4000) / 1e6)
         loop.call_at(self._last_s, lambda: action() if self._is_open else None)

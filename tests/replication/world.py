@@ -45,12 +45,12 @@ from tests.replication.model import KEY, TOPIC, TOPIC_ID, Model
 from tests.replication.wires import Wires
 
 LAG_MS_MAX = 2_000
-SESSION_S = 1.0  # a broker that the controller does not hear this long is fenced
+SESSION_S = 1.0  # a broker without a heartbeat for this long is fenced
 LISTENER = "PLAINTEXT"
 
 
 class Controller:
-    """Decides at once; what it decided is committed. Nodes hear of it when their messenger gets there."""
+    """Decides at once, and every decision is committed. Nodes learn of it when the message arrives."""
 
     def __init__(self, world: World, *, replicas: int, min_insync: int, elr: bool, unclean: bool) -> None:
         self.world = world
@@ -217,7 +217,7 @@ class Node:
         version = len(world.controller.history)
         await asyncio.sleep(world.draw(40) / 1000)
         if not world.wires.reaches(self.node_id, 0) or world.draw(8) == 0:
-            raise NotController(None)  # carried out, and nobody here knows
+            raise NotController(None)  # the command was applied, which this node does not know
         while self.applied_count < version:
             await asyncio.sleep(0.005)
         return reply
@@ -286,7 +286,7 @@ class World:
     def controller_decided(self, before: Image, after: Image) -> None:
         self.model.elected(before, after)
 
-    # --- what a story does
+    # --- steps of a story
 
     async def begin(self) -> None:
         for node_id in self.node_ids:
@@ -304,7 +304,7 @@ class World:
         disk.delay_s = self.choose([0.0005, 0.003, 0.02])
         node = self.nodes[node_id] = Node(self, node_id, disk, directory_id)
         node.heard_s = asyncio.get_running_loop().time()
-        # The metadata log of a node that was down may be older than what it had seen: never newer.
+        # The metadata log of a node that was down may be older than its last known state, never newer.
         await node.start(self.draw(applied_count + 1))
         return node
 
@@ -336,7 +336,7 @@ class World:
         self.wires.cut.clear()
 
     def produce(self, node: Node, *, acks_all: bool = True) -> asyncio.Future[None] | None:
-        """One batch to whoever thinks it leads. What was acknowledged is in the model."""
+        """Sends one batch to a node that believes it leads. The model records acknowledged batches."""
         replica = self._leading(node)
         if replica is None:
             return None
@@ -377,7 +377,7 @@ class World:
 
     @property
     def leader(self) -> Node | None:
-        """Whom the controller has elected, if it knows of it."""
+        """The leader that the controller has elected, if it knows of it."""
         node = self.nodes.get(self.controller.partition.leader)
         return node if node is not None and self._leading(node) is not None else None
 
@@ -394,7 +394,8 @@ class World:
         self.model.check()
 
     async def settle(self) -> None:
-        """Everybody is back: within ten seconds all are in sync and everything is committed everywhere (25)."""
+        """All nodes are back: within ten seconds all replicas are in sync and everything is committed everywhere
+        (25)."""
         self.heal()
         for node_id in list(self.dead):
             await self.start(node_id)

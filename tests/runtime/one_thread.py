@@ -1,8 +1,7 @@
-"""A replacement that only the test itself meets.
+"""A replacement of a function that only affects the test's own thread.
 
-Nodes of `chronik.testing` run on threads of the test's process. A test that
-replaces a function of the standard library would replace it for them too: they
-would find a full disk that there is none, or be counted among the test's calls.
+Nodes of `chronik.testing` run on threads of the test's process. A test that replaces a function of the standard library
+would replace it for them too: they would find a full disk that does not exist, or their calls would be counted.
 """
 
 from __future__ import annotations

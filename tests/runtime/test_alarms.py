@@ -26,7 +26,7 @@ def alarms(caplog: pytest.LogCaptureFixture) -> Alarms:
 def test_a_condition_is_logged_once_however_often_it_is_reported(
     alarms: Alarms, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A full disk refuses thousands of writes a second; the log must not fill what is left of it."""
+    """A full disk refuses thousands of writes per second; the log must not fill the rest of it."""
     for attempt in range(100):
         alarms.raised(DISK_FULL, f"attempt {attempt}", "/data")
     assert [record.getMessage() for record in caplog.records] == ["disk-full: attempt 0"]

@@ -12,7 +12,7 @@ from chronik.runtime.descriptors import SPARE, WORTH_HAVING_MAX, shares
 
 @pytest.mark.parametrize("limit", [16, 64, 256, 1024, 4096, 524_288])
 def test_files_connections_and_the_rest_fit_the_limit(limit: int) -> None:
-    """Whoever runs out first refuses, and the others go on."""
+    """A part that reaches its limit refuses further work, and the others continue."""
     files_max, connections_max, handshakes_max = shares(limit)
     assert files_max >= 2
     assert connections_max >= 1

@@ -53,7 +53,7 @@ def test_one_append_may_have_more_buffers_than_one_system_call_takes(file: File)
     [(0, 4, b"0123"), (3, 4, b"3456"), (8, 4, b"89"), (10, 4, b""), (50, 4, b""), (4, 0, b"")],
 )
 def test_read_is_short_only_at_the_end_of_the_file(file: File, position: int, size_bytes: int, expected: bytes) -> None:
-    """Readers take a short answer for the end of the file."""
+    """Callers interpret a short read as the end of the file."""
     file.append([b"0123456789"])
     assert bytes(file.read(position, size_bytes)) == expected
 
@@ -82,7 +82,7 @@ def test_a_read_outlives_what_happens_to_the_file(disk: Disk, directory: str) ->
 
 
 def test_appends_after_a_truncation_land_at_the_new_end(file: File) -> None:
-    """A follower that truncates to the leader's epoch goes on appending to the same open file."""
+    """A follower that truncates to the leader's epoch continues to append to the same open file."""
     file.append([b"0123456789"])
     file.truncate(4)
     assert file.append([b"ab"]) == 4
@@ -99,7 +99,7 @@ def test_a_reopened_file_is_appended_to_not_overwritten(disk: Disk, directory: s
 
 
 def test_what_is_written_ahead_are_zeros_and_whatever_was_there_before_is_gone(disk: Disk, directory: str) -> None:
-    """A journal's reader takes zeros for the end; bytes of an older journal could be taken for more of it."""
+    """A journal's reader interprets zeros as the end; bytes of an older journal could look like more of it."""
     path = f"{directory}/f"
     disk.open(path, create=True).append([b"older" * 5000])
     file = disk.create_ahead(path, 4096)
@@ -164,7 +164,7 @@ def test_a_directory_has_one_owner(disk: Disk, directory: str) -> None:
 
 
 def test_a_directory_has_one_owner_also_without_its_lock_file(disk: Disk, directory: str) -> None:
-    """Somebody who tidies up takes `.lock` for a file that an ended process has left."""
+    """An operator who cleans up may remove `.lock` as a leftover of an ended process."""
     disk.lock(f"{directory}/.lock")
     disk.remove(f"{directory}/.lock")
     with pytest.raises(DiskInUse, match="another broker"):
@@ -216,7 +216,7 @@ def test_a_lane_runs_its_work_in_order_and_resolves_on_the_loop(disk: Disk) -> N
 
 
 def test_a_lane_syncs_files_off_the_loop(disk: Disk, directory: str) -> None:
-    """What a round of the journal is answered on; a round may also have nothing to sync."""
+    """The rounds of the journal depend on it; a round may also have nothing to sync."""
 
     async def sync() -> None:
         lane = disk.lane("test")

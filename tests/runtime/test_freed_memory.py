@@ -22,7 +22,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def test_large_buffers_are_used_again() -> None:
-    """In a process of its own: the setting is for all of it, and for good."""
+    """In a separate process, because the setting is permanent and process-wide."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     could_be_told, faults = done.stdout.split()
     assert could_be_told == "True"

@@ -1,4 +1,4 @@
-"""A disk that hangs is told from one that is slow, from one with a long queue, and from a process that was stopped."""
+"""A hung disk is distinguished from a slow one, from one with a long queue, and from a suspended process."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_queue_that_moves_is_no_hang_however_long_it_is() -> None:
 
 
 def test_a_disk_that_answered_once_has_to_answer_for_a_while() -> None:
-    """One that takes a second more than allowed for everything would give up its leaderships again and again."""
+    """A disk that is always slightly too slow would otherwise give up its leaderships again and again."""
     lane, hung_disk = watched()
     for operation in range(3):
         lane.operation = operation
@@ -78,7 +78,7 @@ def test_a_disk_that_answered_once_has_to_answer_for_a_while() -> None:
 def test_a_lane_names_the_operation_that_is_under_way(
     by_kernel: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the thread and in the kernel alike. What has ended, and what only waits in the queue, is not named."""
+    """On the thread and in the kernel. Completed and queued operations are not named."""
     released = threading.Event()
     monkeypatch.setattr(RealFile, "sync", lambda file: released.wait())
     if not by_kernel:

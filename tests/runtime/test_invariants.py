@@ -1,4 +1,4 @@
-"""Checks of invariants: what they say, that no option of Python removes them, and who hears of a broken one."""
+"""Checks of invariants: their messages, that no option of Python removes them, and how a broken one is reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_broken_invariant_names_its_number_its_subject_and_the_values() -> Non
 
 
 def test_checks_stay_when_python_removes_assertions() -> None:
-    """An operator who starts the broker with -O must not run without them."""
+    """They must also run if an operator starts the broker with -O."""
     program = "from chronik.runtime.invariants import check\nassert False\ncheck(False, '1 held', term=3)"
     ended = subprocess.run([sys.executable, "-O", "-c", program], capture_output=True, text=True, check=False)
     assert "InvariantBroken: invariant 1 held (term 3)" in ended.stderr
@@ -55,7 +55,7 @@ def by_tasks_without_an_owner(loop: asyncio.AbstractEventLoop) -> None:
 
 @pytest.mark.parametrize("raises", [by_timer, by_future, by_tasks_without_an_owner])
 def test_what_a_callback_of_the_loop_breaks_is_heard_of(raises: Callable[[asyncio.AbstractEventLoop], None]) -> None:
-    """Python logs it and goes on, and the node would answer by state that it cannot trust."""
+    """Python logs the error and continues, and the node would serve from a state that it cannot trust."""
     heard: list[str] = []
 
     async def test() -> None:

@@ -1,4 +1,4 @@
-"""Sends that leave together: to each peer what was given for it, all of it, in order, and nothing to anybody else."""
+"""Sends in one call: each peer gets all of its data, in order, and no other data."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_more_than_the_kernel_takes_at_once_leaves_in_several_calls(by: By, repe
 
 
 def test_answers_of_one_connection_keep_their_order_also_when_it_takes_them_in_part(by: By) -> None:
-    """Its buffer fills up in the middle of one: nothing may come behind that before the rest of it."""
+    """Its buffer becomes full in the middle of one: its rest must be sent before anything else."""
 
     async def work(sends: KernelSends) -> None:
         slow, quick = await peer(sends, buffer_bytes=4608), await peer(sends)
@@ -190,7 +190,7 @@ def test_what_is_written_beside_it_comes_behind_what_was_given_before(by: By) ->
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_what_was_flushed_arrives_also_when_the_connection_is_ended_at_once(by: By, count: int) -> None:
-    """As a broker does behind its answers to what came before a request that makes no sense."""
+    """As a broker does after its responses to the requests before an invalid one."""
 
     async def work(sends: KernelSends) -> None:
         peers = [await peer(sends) for _ in range(count)]

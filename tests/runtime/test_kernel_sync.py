@@ -1,4 +1,4 @@
-"""Syncs by the kernel: what is reported as durable is, errors are told, and nothing is waited for that never comes."""
+"""Syncs by the kernel: data reported as durable is durable, errors are reported, and no waiter waits forever."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_end_of_a_round_is_that_of_all_its_files(tmp_path: Path) -> None:
 
 
 def test_a_failed_sync_fails_its_round_and_no_other(tmp_path: Path) -> None:
-    """The error of the disk must reach whoever would acknowledge, also when other files of the round went well."""
+    """The disk's error must reach the caller that would acknowledge, even if other files of the round were synced."""
 
     async def failing() -> None:
         kernel = await opened()
@@ -117,7 +117,7 @@ def test_what_the_kernel_does_not_take_is_synced_by_the_lane(tmp_path: Path, mon
 
 
 def test_a_sync_that_is_refused_at_once_is_not_taken_for_done() -> None:
-    """What cannot be synced at all, as a pipe: nobody may hear that it is durable."""
+    """A file that cannot be synced, such as a pipe, must not be reported as durable."""
 
     async def refused() -> None:
         await opened()
@@ -164,7 +164,8 @@ def test_who_asked_to_be_called_hears_of_the_end_once_with_the_error_if_there_is
 
 
 def test_what_is_about_to_be_sent_leaves_before_a_sync_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beginning one takes the loop a while; a follower that could write meanwhile would wait for the leader's disk."""
+    """Starting a sync takes the loop some time; a follower that could write meanwhile would wait for the leader's
+    disk."""
     order: list[str] = []
     begin = RealLane._begin
 
@@ -186,7 +187,7 @@ def test_what_is_about_to_be_sent_leaves_before_a_sync_begins(tmp_path: Path, mo
 
 
 def test_a_lane_that_closes_has_synced_what_it_was_given(tmp_path: Path) -> None:
-    """Also what it has not begun with; and nobody waits for ever who asks too late."""
+    """Including syncs that have not started; and a caller that comes too late does not wait forever."""
 
     async def closing() -> None:
         lane = RealDisk().lane("test")
@@ -200,7 +201,7 @@ def test_a_lane_that_closes_has_synced_what_it_was_given(tmp_path: Path) -> None
 
 
 def test_a_sync_that_cannot_even_begin_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits for it must hear that, or a node would acknowledge nothing and say nothing."""
+    """Its waiters must get the error; otherwise a node would acknowledge nothing and report nothing."""
 
     def no_memory(kernel: KernelSync, *_: Any) -> None:
         raise MemoryError

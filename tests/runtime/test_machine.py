@@ -1,4 +1,4 @@
-"""What a node learns of the machine it stands on."""
+"""What a node learns about its machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between two ends of one machine nothing is paced; on the way to another, everything stays as it was told."""
+"""Connections within a machine are not paced; those to other machines keep the configured setting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HERE, ELSEWHERE = ("127.0.0.1", 9092), ("192.0.2.7", 9092)
 
 
 class End:
-    """A socket that is told how to send."""
+    """A socket whose congestion control is set."""
 
     def __init__(self, name: bytes, refusal: OSError | None = None) -> None:
         self.name = name
@@ -63,7 +63,7 @@ def test_a_machine_that_refuses_is_left_as_it_is() -> None:
 
 
 def test_a_connection_that_is_lost_at_once_is_returned_as_one_that_is() -> None:
-    """Its end is gone when we get to see it: whoever asked hears of it as of any other lost connection."""
+    """The connection is already closed when we see it; the caller learns of it as of any other lost connection."""
 
     class LetGo(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -89,7 +89,7 @@ def test_an_address_of_another_kind_is_not_taken_for_this_machine(address: Any) 
 
 @pytest.mark.skipif(not ALLOWED.exists(), reason="this system has no choice of congestion control")
 def test_both_ends_of_a_connection_on_loopback_send_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever this machine's default is, taken for one that paces."""
+    """Whatever this machine's default is; the test assumes one with pacing."""
     with socket.socket() as fresh:
         default = name_of(fresh)
     others = [name for name in ALLOWED.read_text().split() if name != default]

@@ -1,4 +1,5 @@
-"""A read tells whether the kernel held the bytes: what was evicted comes from the disk, where it may have changed."""
+"""A read reports whether the kernel had the bytes cached: evicted bytes come from the disk, where they may have
+changed."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def file(tmp_path: Path) -> Iterator[RealFile]:
 
 
 def evict(file: RealFile) -> None:
-    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # a read brings in what it asks for, and no more
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # a read loads only the requested bytes
     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 

@@ -63,7 +63,7 @@ def test_what_is_written_is_its_owners_alone(tmp_path: Path) -> None:
 
 
 def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel may take fewer bytes than asked; a batch cut in the middle must not be taken for written."""
+    """The kernel may write fewer bytes than requested; a partly written batch must not count as written."""
     write = os.write
     replace_here(monkeypatch, "os.write", lambda fd, data: write(fd, data[:3]))
     replace_here(monkeypatch, "os.writev", lambda fd, buffers: write(fd, b"".join(buffers)[:3]))
@@ -95,7 +95,7 @@ def test_a_disk_too_full_to_write_ahead_takes_what_still_fits(tmp_path: Path, mo
 
 
 def test_a_refused_write_leaves_nothing_behind_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where even overwriting takes space, half of a refused frame would stand behind the next, shorter one."""
+    """If even overwriting needs space, half of a refused frame would follow the next, shorter one."""
     file = RealDisk().create_ahead(f"{tmp_path}/f", 4096)
     file.append([b"kept"])
     pwrite = os.pwrite
@@ -178,7 +178,7 @@ def test_what_finds_no_room_or_no_descriptor_is_refused_and_nothing_has_changed(
 
 @pytest.mark.parametrize("work", ["open", "create_ahead", "make_directory"])
 def test_a_disk_that_fails_is_not_called_full(tmp_path: Path, work: str) -> None:
-    """Waiting for space would not help, and nobody would hear of it."""
+    """Waiting for space would not help, and the error would stay hidden."""
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OSError, match=r"Not a directory|File exists"):
         REFUSABLE[work](RealDisk(), f"{tmp_path}/file")
@@ -195,7 +195,8 @@ def test_what_was_forgotten_is_read_again(tmp_path: Path) -> None:
 
 
 def test_a_file_that_another_program_cut_is_not_in_place(tmp_path: Path) -> None:
-    """logrotate's copytruncate takes segments for logs. What is appended then lands at the front, and no call fails."""
+    """logrotate's copytruncate treats segments as log files. Later appends then start at the front, and no call
+    fails."""
     file = RealDisk().open(f"{tmp_path}/f", create=True)
     file.append([b"x" * 100])
     file.truncate(60)

@@ -1,4 +1,4 @@
-"""What a service manager hears of a process."""
+"""The notifications that a process sends to a service manager."""
 
 from __future__ import annotations
 

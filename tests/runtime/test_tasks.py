@@ -12,7 +12,7 @@ from chronik.runtime.tasks import Tasks
 
 
 def test_a_failed_task_is_logged_with_its_name_and_reported(caplog: pytest.LogCaptureFixture) -> None:
-    """A fetcher that died unnoticed would leave its partitions behind for ever."""
+    """A fetcher that failed unnoticed would never fetch its partitions again."""
     heard: list[tuple[str, str]] = []
 
     async def fail() -> None:
@@ -54,7 +54,8 @@ def test_stop_returns_when_every_task_has_ended() -> None:
 
 
 def test_stopping_a_task_before_its_first_step_leaves_nothing_behind() -> None:
-    """Whoever starts and stops within one turn of the loop must not leave a coroutine that was never awaited."""
+    """A task that is started and stopped within one loop iteration must not leave a coroutine that was never
+    awaited."""
 
     async def never() -> None:
         raise AssertionError("it was stopped before it began")

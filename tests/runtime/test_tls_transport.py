@@ -1,4 +1,5 @@
-"""TLS on real sockets: bytes and order, back-pressure, refusals in words, new certificates, handshakes in turns."""
+"""TLS on real sockets: bytes and order, back-pressure, explained refusals, new certificates, rate-limited
+handshakes."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def client(made: Certified | None = None, authority: Authority = CA) -> TlsClien
 
 
 class End(asyncio.Protocol):
-    """Keeps what it hears."""
+    """Records received data."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -71,7 +72,7 @@ class End(asyncio.Protocol):
 
 
 class BufferedEnd(asyncio.BufferedProtocol):
-    """Reads into memory of its own, 100,000 bytes at a time, so that records are cut."""
+    """Reads into its own memory, 100,000 bytes at a time, so that records are split."""
 
     def __init__(self) -> None:
         self._room = memoryview(bytearray(100_000))
@@ -152,7 +153,7 @@ def test_bytes_arrive_in_order_whatever_their_size(run: Any) -> None:
 
 
 def test_a_large_answer_fills_its_records(run: Any) -> None:
-    """Each record costs a call of OpenSSL and 22 bytes, so a header must not make one of its own."""
+    """Each record costs a call of OpenSSL and 22 bytes, so a header must not get a separate one."""
     sizes: list[int] = []
 
     async def work() -> None:
@@ -222,7 +223,7 @@ def test_a_client_that_proves_nothing_is_refused_in_words(
         async with meeting(server(auth=ClientAuth.REQUIRED)) as met:
             try:
                 end = await met.connect(client(presents()))
-                assert isinstance(await end.lost, OSError)  # in TLS 1.3 a client hears of it after its handshake
+                assert isinstance(await end.lost, OSError)  # in TLS 1.3 a client learns of it after its handshake
             except TlsFailed:
                 pass
             assert met.ends.empty(), "no protocol is made for it"
@@ -299,7 +300,7 @@ def test_new_certificates_count_for_new_connections_and_old_ones_go_on(run: Any)
 
 
 def test_handshakes_that_stall_do_not_keep_others_out(run: Any) -> None:
-    """Whoever begins a handshake and falls silent must not take the places of all others for ten seconds."""
+    """Clients that begin a handshake and fall silent must not block all others for ten seconds."""
 
     async def work() -> None:
         async with meeting(server()) as met:
@@ -323,7 +324,7 @@ def test_handshakes_that_stall_do_not_keep_others_out(run: Any) -> None:
 
 
 def test_connections_that_never_begin_their_handshake_take_a_bounded_number_of_descriptors(run: Any) -> None:
-    """Anybody can open them, and no other limit counts them: a node without descriptors can write no record."""
+    """Any client can open them, and no other limit counts them: a node without descriptors cannot write records."""
 
     async def work() -> None:
         async with meeting(server()) as met:

@@ -1,4 +1,4 @@
-"""Which tokens let somebody in. Kafka judges the same ones in tests/oracle/test_compat_bearer_logins.py."""
+"""Which tokens are accepted. Kafka judges the same ones in tests/oracle/test_compat_bearer_logins.py."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def symmetric(secret: bytes) -> str:
 
 
 def test_no_algorithm_without_a_public_key_counts() -> None:
-    """Else anybody could sign: with nothing, or with the public key as a password."""
+    """Otherwise anyone could sign: with nothing, or with the public key as a password."""
     payload = part(claims_of(NOW_S))
     public = key_of(EC).public_key()
     pem = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -155,7 +155,7 @@ def test_an_unknown_key_is_told_apart() -> None:
 
 
 def test_the_key_decides_which_algorithm_fits() -> None:
-    """A token must not choose another key's algorithm, nor a key that is for something else."""
+    """A token must not select another key's algorithm, nor a key for another purpose."""
     for more in (jwk_of("rsa", alg="RS512"), jwk_of("rsa", use="enc"), jwk_of("rsa", key_ops=["encrypt"])):
         with pytest.raises(BadToken):
             verified(token_of(NOW_S), keys=key_set(EC, more=(more,)))

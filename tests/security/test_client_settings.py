@@ -1,4 +1,4 @@
-"""What clients are told: properties that Java and Chronik read alike, and no password where people look."""
+"""The settings given to clients: properties that Java and Chronik parse alike, and no visible password."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What access rules mean: literal cases, and a brute-force model over random rules and questions. What they cost:
-the lines of code that run, because a time says more about the machine."""
+"""The meaning of access rules: literal cases, and a brute-force model over random rules and questions. Costs are
+measured in executed lines of code, because times depend on the machine."""
 
 from __future__ import annotations
 
@@ -226,7 +226,8 @@ SHAPES = {
 
 
 def lines_run(work: Callable[[], object]) -> int:
-    """Of code in Python. A line is well under a microsecond, unless it goes through a collection."""
+    """The number of executed Python lines. A line takes well under a microsecond, unless it iterates over a
+    collection."""
     count = 0
 
     def trace(frame: object, event: str, argument: object) -> object:
@@ -245,8 +246,8 @@ def lines_run(work: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_rules_of_any_shape_cost_no_more_when_there_are_many(shape: str) -> None:
-    """To add or remove one, to ask for a resource, and between two pieces of a question for any resource. Rules that
-    are gone through as one collection are few."""
+    """To add or remove one, to ask for a resource, and between two pieces of a question about any resource. Only few
+    rules are iterated as one collection."""
     made = [SHAPES[shape](number) for number in range(RULE_COUNT)]
     all_rules = rules(*made)
     assert len(all_rules) == RULE_COUNT

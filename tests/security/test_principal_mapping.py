@@ -43,8 +43,8 @@ def test_rules_that_cannot_be_read_are_refused(rules: str) -> None:
 
 
 def test_no_subject_takes_long_to_match() -> None:
-    """The rule is that of Kafka's documentation. A backtracking matcher needs a minute for a twentieth of this subject,
-    in which the node serves nobody."""
+    """The rule is from Kafka's documentation. A backtracking matcher needs a minute for a twentieth of this subject, in
+    which the node serves no client."""
     mapping = PrincipalMapping("RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1@$2/L,DEFAULT")
     subject = "CN=" + ",OU=,O=,L=,ST=" * 2_000
     assert mapping.name(subject) == subject

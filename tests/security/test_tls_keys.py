@@ -1,4 +1,4 @@
-"""Kafka's ssl.* keys: what they make of a listener, and every refusal with its key and its path."""
+"""Kafka's ssl.* keys: the listener that they define, and every refusal with its key and its path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Each anomaly of a history of transactions is found, told in words, and nothing else is; by histories made by hand."""
+"""Each anomaly in a history of transactions is found and described, and nothing else is; with hand-written
+histories."""
 
 from __future__ import annotations
 

@@ -17,13 +17,13 @@ from chronik.sim.swarm_scenario import SwarmScenario
 from chronik.sim.sweep import report
 from chronik.sim.world import World
 
-SEEDS = range(7)  # so many swarms come by every point
+SEEDS = range(7)  # this many swarms reach every point
 NAME = "storage: a segment is rolled before it is full"
 
 
 @pytest.mark.slow
 def test_every_point_is_reached_by_a_few_swarms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A point that no run comes by tests nothing: it is to be moved, or a client that reaches it is to be written."""
+    """A point that no run reaches tests nothing: move it, or write a client that reaches it."""
     monkeypatch.setattr(buggifying, "ACTIVE_SHARE", 1.0)
     monkeypatch.setattr(buggifying, "PERMILLE", (5,))
     monkeypatch.setattr(swarm_scenario, "BUGGIFIED_SHARE", 1.0)

@@ -1,4 +1,4 @@
-"""The simulated disk's own promises: what a power cut may take, and what it must leave."""
+"""The simulated disk's guarantees: what a power cut may remove, and what it must leave."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_full_disk_takes_nothing_and_heals() -> None:
 
 
 def test_a_dead_disk_answers_nobody() -> None:
-    """A node that lost its power must not go on writing in the simulation."""
+    """A node without power must not continue to write in the simulation."""
     disk = SimDisk(1)
     disk.make_directory("/d")
     file = disk.open("/d/f", create=True)
@@ -142,7 +142,7 @@ def test_a_dead_disk_answers_nobody() -> None:
 
 
 def test_short_reads_are_completed() -> None:
-    """POSIX lets pread return less than there is. Who reads a file sees all of it, and the end only at its end."""
+    """POSIX lets pread return fewer bytes than available. A reader must still get the whole file."""
     disk = SimDisk(1)
     file = disk.open("/file", create=True)
     file.append([bytes(range(200))])

@@ -1,4 +1,5 @@
-"""Runs that broke an invariant once. `chronik sim` prints an entry for whatever it finds; each must hold for ever."""
+"""Runs that once broke an invariant. `chronik sim` prints an entry for each one that it finds; all must pass
+forever."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Strangers on the quorum's port and frames that arrive twice change nothing, and the tap that doubles frames leaves
-every other run as it was."""
+"""Unknown peers on the quorum's port and duplicate frames change nothing, and the tap that duplicates frames does not
+change any other run."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def test_strangers_are_not_heard(seed: int) -> None:
 
 
 def test_a_tap_that_only_listens_changes_no_run() -> None:
-    """It draws from a stream of its own: a schedule without its faults is the same run in both scenarios."""
+    """It has its own random stream: a schedule without its faults gives the same run in both scenarios."""
     assert run_named("wire", 3, []).log_hash == run_named("topics", 3, []).log_hash

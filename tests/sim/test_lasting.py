@@ -1,4 +1,4 @@
-"""A fault that stays: the majority that is well serves, without anybody's help."""
+"""A fault that does not end: the healthy majority serves without an operator."""
 
 from __future__ import annotations
 

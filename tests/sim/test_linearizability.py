@@ -85,7 +85,7 @@ def test_it_agrees_with_trying_every_order() -> None:
 def _random_operation(random: Random) -> Operation:
     kind = random.choice(("create", "delete", "set", "read"))
     start = random.randrange(20)
-    value = None if kind in ("read", "delete") else random.choice("abcd")  # nobody reads c and d
+    value = None if kind in ("read", "delete") else random.choice("abcd")  # c and d are never read
     status = OK if kind == "read" else random.choice((OK, OK, REFUSED, UNKNOWN))
     end = None if status == UNKNOWN else start + random.randrange(12)
     return op(kind, value, status, random.choice((None, "a", "b")) if kind == "read" else None, start, end)

@@ -80,7 +80,7 @@ def test_a_paused_process_makes_up_for_everything_in_order() -> None:
 
 
 def test_nothing_of_a_killed_process_runs_any_more() -> None:
-    """Not even what stands in a `finally`: a process that is killed does not tidy up."""
+    """Not even a `finally`: a killed process does not clean up."""
     world, loop = make()
     seen: list[str] = []
 

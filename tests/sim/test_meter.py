@@ -1,4 +1,4 @@
-"""Computing takes virtual time: a busy process is late, and whoever holds its loop for too long is found."""
+"""Computing takes virtual time: a busy process is late, and code that blocks its loop for too long is found."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_callback_waits_for_the_one_before_it() -> None:
 
 
 def test_the_clock_of_a_process_advances_while_it_computes() -> None:
-    """So a computation that looks at the clock can stop in time."""
+    """So a computation that reads the clock can stop in time."""
     world, loop, meter, _ = make()
     clock = SimClock(loop)
     read: list[int] = []

@@ -1,4 +1,4 @@
-"""Simulated TCP: what asyncio's protocols may rely on, and what a world may do to a connection."""
+"""Simulated TCP: the guarantees for asyncio's protocols, and the faults that a world can inject."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PORT = 9000
 
 
 class Heard(asyncio.Protocol):
-    """Remembers all it is told; echoes nothing."""
+    """Records all data; echoes nothing."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -48,7 +48,7 @@ class Heard(asyncio.Protocol):
 
 
 class Buffered(asyncio.BufferedProtocol):
-    """Reads into a small buffer of its own."""
+    """Reads into a separate small buffer."""
 
     def __init__(self) -> None:
         self.buffer = bytearray(7)
@@ -62,7 +62,7 @@ class Buffered(asyncio.BufferedProtocol):
 
 
 class Pair:
-    """A client and a server, connected, each in a process of its own."""
+    """A connected client and server in separate processes."""
 
     def __init__(self, server: Callable[[], asyncio.BaseProtocol] = Heard, seed: int = 1) -> None:
         self.time = VirtualTime()

@@ -39,7 +39,7 @@ def run(night: Night, chunks: int, failing: int | None = None) -> list[tuple[Sub
 
 
 def test_a_night_has_every_storage_fault_and_every_other_scenario() -> None:
-    """A fault that is added to the table is simulated the next night, and nobody has to think of it."""
+    """A fault that is added to the table is simulated the next night automatically."""
     expected = {Subject("loss", fault) for fault in FAULTS} | {Subject(name) for name in SCENARIOS if name != "loss"}
     assert set(all_subjects()) == expected
     assert len(all_subjects()) == len(expected)
@@ -124,7 +124,7 @@ def test_a_night_begins_anew(tmp_path: Path, code: Code, first: int, continues: 
 
 
 def test_results_of_other_code_and_of_other_subjects_stay_in_the_file(tmp_path: Path) -> None:
-    """A failure that was found last week is not lost because somebody runs one more fault today."""
+    """Last week's failures must not be lost when one more fault is run today."""
     run(Night(tmp_path / "results", CODE, ALL), 3, failing=42)
     run(Night(tmp_path / "results", CHANGED, ALL), 1)
     run(Night(tmp_path / "results", CODE, [SWARM]), 1)

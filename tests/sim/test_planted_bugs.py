@@ -32,8 +32,8 @@ from tests.sim.planted import (
 pytestmark = pytest.mark.slow
 
 
-# The kept seed catches it when it is written down. A change of the product's timing moves every run a little, so the
-# seeds behind it are tried as well.
+# The stored seed found the bug when it was added. Any change of the product's timing changes every run slightly, so the
+# following seeds are tried too.
 SEEDS_MAX = 12
 
 
@@ -41,7 +41,7 @@ class Planted(NamedTuple):
     plant: Callable[[pytest.MonkeyPatch], None]
     scenario: str
     seed: int
-    faults: list[Fault] | None  # None: what the seed draws
+    faults: list[Fault] | None  # None: the seed draws them
     caught_by: str | tuple[str, ...]  # how the broken invariant's name begins
     seeds_max: int = SEEDS_MAX
     only: str = ""  # the fault that every schedule has which is drawn
@@ -68,7 +68,7 @@ ALL_LOSE_POWER = [
 ]
 PAUSED_IN_TURN = [Fault(400 + 4300 * number, "pause", 1 + number, duration_ms=3900) for number in range(3)]
 ORDERS = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2), (2, 1, 3), (3, 2, 1))
-# A leader dies; a follower of its successor, slow to reach it, has not fetched from it when that one dies as well.
+# A leader dies. A follower that is slow to reach the successor has not fetched from it when it dies as well.
 ELECTED_BEFORE_IT_FETCHED = [
     fault
     for number, (leader, successor, follower) in enumerate(ORDERS)
@@ -84,7 +84,7 @@ ONE_COMES = [Fault(500, "join", 4, duration_ms=2000, other=1)]
 ONE_GOES = [Fault(500, "leave", 3, duration_ms=2000, other=1)]
 TWO_COME_AND_ONE_GOES = [*ONE_COMES, Fault(500, "join", 5, duration_ms=2000, other=2), *ONE_GOES]
 ONE_COMES_AND_TWO_GO = [*ONE_GOES, Fault(900, "join", 4, 3000, other=1), Fault(910, "leave", 0, 3000, other=2)]
-# First it only listens, then the cluster forgets it while it hears nobody.
+# First it only receives, then the cluster forgets it while it is isolated.
 FORGOTTEN_WHILE_CUT_OFF = [
     *ONE_GOES,
     Fault(1500, "isolate", 3, duration_ms=2500),
@@ -104,7 +104,7 @@ LEADS_WITHOUT_ITS_JOURNAL = [
     Fault(4500, "slow link", 2, duration_ms=7000, other=1, amount=300),
 ]
 
-# Of five nodes two are left, who hear everything twice.
+# Two of five nodes are left, which receive everything twice.
 TWO_OF_FIVE_HEAR_DOUBLE = [
     *(
         Fault(300, "doubled frames", node, 9000, other)
@@ -152,7 +152,7 @@ CASES = [
         "metadata",
         10,
         [Fault(500, "cut", 1, duration_ms=2500, other=2), Fault(4500, "cut", 1, duration_ms=2500, other=3)],
-        ("5", "a node stops by itself"),  # clients see it, or replay refuses what was applied before
+        ("5", "a node stops by itself"),  # clients see it, or replay refuses an already applied record
     ),
     Planted(metadata_bugs.older_terms_committed_by_counting, "metadata", 0, SLOW_DISKS_AND_LEADERS_IN_TURN, "3"),
     Planted(metadata_bugs.vote_not_persisted, "metadata", 0, [Fault(500, "kill", 3, duration_ms=300)], "1"),
@@ -193,7 +193,7 @@ CASES = [
     Planted(record_bugs.swap_in_progress_is_forgotten_at_recovery, "upkeep", 1, None, ("7", "9", "22")),
     Planted(move_bugs.moves_end_before_the_newcomers_have_caught_up, "moves", 5, None, ("7", "9", "10", "11")),
     Planted(move_bugs.replicas_that_were_moved_away_stay, "moves", 0, None, "25"),
-    # Or by a check in the product: a follower is told to give up what is committed.
+    # Or by a check in the product: a follower is asked to drop committed records.
     Planted(
         topic_bugs.log_of_the_old_topic_is_used_for_the_new_one,
         "recreated",
@@ -229,7 +229,7 @@ CASES = [
         "loss",
         3,
         None,
-        ("8", "9", "25", "a damaged node ends"),  # what the wrong bit is of decides
+        ("8", "9", "25", "a damaged node ends"),  # depends on the meaning of the wrong bit
         only="rot in checkpoint",
     ),
     Planted(loss_bugs.a_snapshot_with_a_wrong_bit_is_believed, "loss", 2, None, ("4", "25"), only="rot in snapshot"),

@@ -1,4 +1,4 @@
-"""What happens to a disk while its machine is off is there for the next process, and after a power cut as well."""
+"""Damage to a disk while its machine is off is there for the next process, and after a power cut as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shrinking: what is left fails, and nothing can be taken from it."""
+"""Shrinking: the result still fails, and nothing can be removed from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every seed has a cluster of its own shape, and keeps it however its schedule of faults is cut down."""
+"""Every seed has a cluster with its own shape, and keeps it when its schedule of faults is reduced."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_failure_tells_what_was_drawn() -> None:
 
 @pytest.mark.parametrize("scenario", ["swarm", "wire"])
 def test_some_seeds_have_a_node_with_id_0(scenario: str) -> None:
-    """Kafka allows it, and 0 is what a mistaken test of an id takes for none."""
+    """Kafka allows it, and incorrect code may treat 0 as no id."""
     for seed in range(8):
         outcome = run_named(scenario, seed)
         assert outcome.failure is None, report(outcome)

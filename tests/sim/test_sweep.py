@@ -1,4 +1,4 @@
-"""From a failing seed to what a person needs: a short schedule, the log, and lines that paste as a test."""
+"""From a failing seed to a report: a short schedule, the log, and lines to paste as a test."""
 
 from __future__ import annotations
 

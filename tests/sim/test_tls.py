@@ -17,7 +17,7 @@ NODE, ALICE = (Identity("", "", subject) for subject in ("CN=node", "CN=alice"))
 
 
 class Subject(asyncio.Protocol):
-    """What each end is told about the other."""
+    """Records what each end learns about the other."""
 
     seen = "not connected"
 

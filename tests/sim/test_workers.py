@@ -1,4 +1,4 @@
-"""Processes that run seeds for a night: one that dies, hangs or raises costs one seed and nothing else."""
+"""Processes that run seeds for a night: one that dies, hangs or raises costs one seed only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(scenario: str, seed: int, fault: str) -> Result:
 
 
 def test_every_seed_has_a_result_though_processes_die() -> None:
-    """A seed that exhausts memory is found in the morning, and so is what the thousands behind it have to say."""
+    """A seed that exhausts memory is reported, and so are the results of the thousands of seeds after it."""
     workers = Workers(2, run)
     try:
         found = {result.seed: result.failure for result in workers.run("loss", "old disk", [2, 3, 5])}

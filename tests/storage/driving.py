@@ -28,7 +28,7 @@ def topic_id(number: int) -> bytes:
 
 
 class Absent:
-    """A clock, network or randomness that storage must never ask: it is told the time and nothing else."""
+    """A clock, network or randomness that storage must not use: callers pass it the time."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"storage asked for {name}")

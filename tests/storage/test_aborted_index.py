@@ -1,4 +1,4 @@
-"""Aborted transactions in files beside their segments: what a reader is told, what it costs, and what damage does."""
+"""Aborted transactions in files beside their segments: results for readers, costs, and the effects of damage."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def transaction(log: Log, producer_id: int, *, committed: bool = False) -> Abort
 
 
 def aborted_of(log: Log, first: int, end: int) -> list[AbortedTransaction]:
-    """What a reader is told in the end."""
+    """The final result for a reader."""
     while True:
         try:
             return log.aborted_transactions(first, end)
@@ -58,7 +58,7 @@ async def opened(disk: SimDisk, **config: int) -> tuple[Logs, Log]:
     return logs, log
 
 
-# --- what a reader is told
+# --- results for readers
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -108,7 +108,7 @@ def test_a_marker_is_in_its_own_segment_and_its_transaction_may_begin_in_an_earl
     run(scenario)
 
 
-# --- what it costs
+# --- costs
 
 
 def _with_many(disk: SimDisk, *, held: bool) -> None:
@@ -149,8 +149,8 @@ def test_very_many_aborted_transactions_cost_a_start_and_a_checkpoint_nothing(he
 
 @pytest.mark.parametrize("held", [False, True])
 def test_a_fetch_among_very_many_aborted_transactions_reads_a_few_of_them(held: bool) -> None:
-    """By bisection; and where a transaction stayed open beside them, blocks that begin behind the range are skipped
-    after they were read once."""
+    """Bisection finds the start. If a transaction stayed open meanwhile, blocks that begin after the range are read
+    only once and then skipped."""
     disk = SimDisk(0)
     _with_many(disk, held=held)
 
@@ -362,7 +362,7 @@ def test_power_cuts_during_compaction_leave_one_index_or_the_other(steps: int) -
         disk.cut_after(steps)
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         working = asyncio.ensure_future(logs.maintain(NOW_MS))
-        for _ in range(400):  # what the power took away never ends
+        for _ in range(400):  # the power cut leaves tasks that never end
             await asyncio.sleep(0)
         working.cancel()
         await asyncio.wait([working])
@@ -470,7 +470,7 @@ def test_a_rebuild_takes_into_account_what_happens_to_the_log_meanwhile(seed: in
 
 
 def test_a_search_that_would_read_very_many_blocks_is_prepared_in_pieces() -> None:
-    """Where a transaction stayed open beside all others, each of them might overlap what is read."""
+    """If a transaction stayed open meanwhile, each of the others might overlap the range."""
     count = (UNKNOWN_BLOCKS_MAX + 20) * BLOCK_ENTRIES
     disk = SimDisk(0)
 

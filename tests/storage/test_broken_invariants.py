@@ -95,7 +95,7 @@ def test_a_log_that_cannot_be_stops_the_node(what: str) -> None:
     ids=["advance_start", "truncate_to", "restart_at", "replace_segments", "adopt"],
 )
 def test_a_log_is_looked_at_whenever_it_changes_as_a_whole(step: Break, change: Break) -> None:
-    """Before the caller goes on with it; each of these once left the log to whoever came next."""
+    """The check runs before the caller continues. Each of these bugs once left a broken log to the next caller."""
 
     async def scenario() -> None:
         log = await two_segments()
@@ -160,7 +160,7 @@ def test_indexes_epochs_and_producers_keep_their_order() -> None:
     ],
 )
 def test_no_checkpoint_is_written_of_what_cannot_be(promise: str, more: dict[str, object]) -> None:
-    """It is read again at the next start, when nobody is left who knows better."""
+    """The checkpoint is read at the next start, when no process knows better."""
     point = LogPoint("t", 0, topic_id(1), 0, 100, 5, 0, 0, [(1, 0)], b"", [0])
     point.require_sound()
     with pytest.raises(InvariantBroken, match=f"invariant {promise}"):

@@ -16,7 +16,7 @@ from tests.storage.driving import append, batch, open_logs, run, topic_id
 
 
 class Turns:
-    """An event loop by hand: `turn` runs what was asked for before it."""
+    """A manual event loop: `turn` runs what was scheduled before it."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -93,7 +93,7 @@ def test_after_a_large_round_it_waits_for_as_long_as_each_turn_brings_more(round
         assert rounds.sizes == []
         rounds.come(3)
     rounds.turns.turn()
-    rounds.turns.turn()  # the one that brought nobody
+    rounds.turns.turn()  # the iteration that brought no new waiters
     assert rounds.sizes == [16]
     assert rounds.turns.is_idle
 

@@ -137,7 +137,7 @@ def test_a_pass_over_everything_leaves_exactly_one_record_a_key() -> None:
 
 
 def test_a_tombstone_stays_for_delete_retention_and_hides_the_value_till_the_end() -> None:
-    """A consumer that reads slowly must see the deletion, or it keeps the value for ever."""
+    """A slow consumer must see the deletion. Otherwise it keeps the value forever."""
 
     async def scenario() -> None:
         logs, log = await compacted_log()
@@ -323,7 +323,7 @@ def test_lags_and_ratio_decide_when_a_log_is_compacted() -> None:
 
 
 def test_a_power_cut_at_any_call_of_a_pass_leaves_all_or_nothing_of_it() -> None:
-    """Old segments or new ones: a mixture would lose records or bring back what was deleted."""
+    """Either the old segments or the new ones: a mixture would lose records or restore deleted ones."""
 
     async def scenario() -> None:
         finished = 0
@@ -376,7 +376,7 @@ def test_what_a_log_rolled_since_its_checkpoint_is_not_compacted(kept: int, is_p
         while not logs._checkpointer.holds_state((log.topic_id, 0)):
             await asyncio.sleep(0.001)
         log.truncate_to(kept)
-        for index in range(20):  # the log's line is written, the checkpoint goes on with others
+        for index in range(20):  # the log's line is written, and the checkpoint continues with other logs
             put(log, b"k%d" % (index % 3), b"w%d" % index)
         await durable(log)
         log.high_watermark = log.end_offset
@@ -394,8 +394,8 @@ def test_what_a_log_rolled_since_its_checkpoint_is_not_compacted(kept: int, is_p
 @pytest.mark.parametrize("is_power_cut", [False, True])
 @pytest.mark.parametrize("event", ["none", "truncated", "made anew"])
 def test_a_log_that_goes_on_while_others_are_checkpointed_is_found_as_it_was(event: str, is_power_cut: bool) -> None:
-    """The journal that a checkpoint keeps begins before a log's turn comes: what it says of segments that were rolled
-    since, and then compacted, must not be put into the files that took their place."""
+    """The journal that a checkpoint keeps begins before the log's line is written. Its records about segments that were
+    rolled since then and compacted must not be applied to the files that replaced them."""
 
     async def scenario(seed: int) -> bool:
         random = Random(seed)
@@ -449,7 +449,7 @@ def test_a_log_that_goes_on_while_others_are_checkpointed_is_found_as_it_was(eve
 
 @pytest.mark.parametrize("is_power_cut", [False, True])
 def test_a_compacted_log_that_was_truncated_is_found_whole(is_power_cut: bool) -> None:
-    """It is read anew from its beginning then, and a compacted segment ends before the next one begins."""
+    """The log is then read from its beginning, and a compacted segment ends before the next one begins."""
 
     async def scenario(seed: int) -> None:
         disk = SimDisk(seed)
@@ -559,7 +559,8 @@ def test_records_that_nobody_can_read_keep_no_other_log_from_being_compacted() -
 
 
 def test_a_segment_with_more_keys_than_are_held_at_once_is_compacted_in_several_passes() -> None:
-    """Each goes on where the last one ended. One that began anew would rewrite the log for ever and free nothing."""
+    """Each pass continues where the last one ended. A pass that started over would rewrite the log forever and free
+    nothing."""
 
     async def scenario() -> None:
         logs = await open_logs(SimDisk(1), compaction_keys_max=10)

@@ -177,7 +177,7 @@ def test_what_changes_on_the_disk_under_a_process_is_refused_once_memory_has_los
 
 
 def test_what_is_read_with_an_evicted_batch_is_verified_too() -> None:
-    """A read brings what lies behind it into memory, where it looks as if it had always been there."""
+    """A read also brings the following bytes into memory, where they look as if they had always been there."""
 
     async def scenario() -> None:
         disk = SimDisk(0)
@@ -208,7 +208,7 @@ def test_a_piece_that_is_sent_later_is_verified_if_memory_has_lost_it_meanwhile(
 
 
 def test_a_cut_takes_the_digest_back() -> None:
-    """What is written behind it is verified as well, across restarts."""
+    """Batches that are written after the truncation are verified too, also after restarts."""
 
     async def scenario() -> None:
         disk = SimDisk(0)

@@ -30,7 +30,8 @@ def segment_names(disk: SimDisk) -> list[str]:
 
 
 def test_a_topic_that_begins_to_be_compacted_is_whole_after_a_crash() -> None:
-    """Compaction joins segments that the checkpoint of before listed one by one: it has to be written anew first."""
+    """Compaction merges segments that the last checkpoint lists one by one, so a new checkpoint must be written
+    first."""
 
     async def scenario() -> None:
         disk = SimDisk(1)
@@ -103,7 +104,7 @@ def test_a_log_made_anew_under_the_same_name_keeps_its_directory() -> None:
 
 
 def test_the_scrubber_meets_a_segment_that_is_gone() -> None:
-    """One file that somebody removed costs its log, not the node."""
+    """A removed file costs its log, not the node."""
 
     async def scenario() -> None:
         disk = SimDisk(1)
@@ -195,7 +196,7 @@ def test_directories_without_a_name_open_on_a_full_disk() -> None:
 
 
 def test_a_damaged_log_deleted_during_a_checkpoint_stays_deleted() -> None:
-    """What the checkpoint notes of it behind its deletion would bring it back."""
+    """A note of the checkpoint about the log after its deletion would restore it."""
 
     async def scenario() -> None:
         disk = SimDisk(1)

@@ -1,4 +1,4 @@
-"""Disks that fail: full, failing to sync, and damaged. What is acknowledged stays true, and what is wrong is said."""
+"""Disks that fail: full, failing to sync, and damaged. Acknowledged data stays, and faults are reported."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def test_after_a_failed_sync_nothing_is_acknowledged_any_more() -> None:
 def test_what_a_failed_sync_left_in_the_page_cache_is_written_again(
     logs_count: int, broken: str, checkpoints: bool, journal_bytes_max: int
 ) -> None:
-    """A process that starts after a failed sync reads bytes that are in the page cache only and count as written: its
-    own syncs succeed without them. What it then calls durable must be on the disk when the power goes."""
+    """A process that starts after a failed sync may read bytes that are only in the page cache and count as written:
+    its own syncs succeed without writing them. What this process reports as durable must survive the next power cut."""
 
     async def scenario() -> None:
         disk = SimDisk(1)
@@ -127,8 +127,8 @@ def test_what_a_failed_sync_left_in_the_page_cache_is_written_again(
     ],
 )
 def test_maintenance_whose_sync_fails_stops_the_node(operation: str, path: str) -> None:
-    """What was to be synced is unknown then, and the old files may be gone already: only a restart reads it anew. A
-    rename after the decision counts as one, because the log is in neither place."""
+    """The state on disk is unknown then, and the old files may be gone already, so only a restart that reads everything
+    helps. A rename after the commit point counts too, because the log is in neither place."""
 
     async def scenario() -> None:
         disk = SimDisk(1)
@@ -154,7 +154,7 @@ def test_maintenance_whose_sync_fails_stops_the_node(operation: str, path: str) 
 
 
 def test_a_full_disk_refuses_appends_and_heals() -> None:
-    """Produces get KAFKA_STORAGE_ERROR while fetches go on; with space the same log goes on."""
+    """Produces get KAFKA_STORAGE_ERROR while fetches succeed. When there is space, the log accepts appends again."""
 
     async def scenario() -> None:
         disk = SimDisk(1, capacity_bytes=2000)
@@ -184,7 +184,7 @@ def test_retention_frees_a_disk_that_is_full_to_the_last_byte() -> None:
             append(log, batch([b"%d" % index * 200]))
         await logs.checkpoint()
         log.high_watermark = 40
-        disk.capacity_bytes = 1  # what is there stays, nothing more fits
+        disk.capacity_bytes = 1  # existing files stay, and nothing more fits
         with pytest.raises(LogFull):
             append(log, batch([b"x"]))
         disk.capacity_bytes = used_bytes(disk) + 10
@@ -199,7 +199,8 @@ def test_retention_frees_a_disk_that_is_full_to_the_last_byte() -> None:
 
 
 def test_a_disk_that_producers_keep_full_heals_when_its_records_have_outlived_retention() -> None:
-    """They take every byte that anybody gives free. What retention needs must be left for it, for however long."""
+    """Producers use every byte that becomes free. The space that retention needs must stay reserved, for any length of
+    time."""
 
     async def scenario() -> None:
         disk = SimDisk(1, capacity_bytes=12_000_000)
@@ -302,7 +303,7 @@ def fetched(*records: tuple[int, bytes]) -> memoryview:
 @pytest.mark.parametrize("journal_bytes_max", [0, 300, 1 << 20])
 @pytest.mark.parametrize("durability", ["fsync", "os"])
 def test_what_a_follower_of_a_compacted_log_holds_is_there_again(journal_bytes_max: int, durability: str) -> None:
-    """Its gaps are the leader's. The mark of a synced segment may be lost with the power, what it marks may not."""
+    """The gaps are the leader's. A power cut may remove the mark of a synced segment, but not the synced data."""
 
     async def scenario(seed: int) -> None:
         disk = SimDisk(seed)
@@ -401,7 +402,7 @@ def test_a_journal_is_rotated_once_although_the_first_who_asked_gave_up() -> Non
 
 
 def test_damage_below_the_durable_mark_is_reported_and_not_cut() -> None:
-    """Cutting it as a torn tail would silently lose what was acknowledged."""
+    """Truncating it as a torn tail would silently lose acknowledged records."""
 
     async def scenario() -> None:
         disk = SimDisk(1)
@@ -458,8 +459,8 @@ def test_damage_to_journaled_bytes_is_reported_and_not_taken_for_a_torn_tail() -
             await open_logs(disk)
         assert raised.value.path == journal
         disk = disk.process_killed()
-        disk.flip_bit(journal, content.find(b"a" * 50))  # as it was
-        disk.flip_bit(journal, content.rfind(b"b" * 50))  # the last frame may just as well be torn
+        disk.flip_bit(journal, content.find(b"a" * 50))  # as before
+        disk.flip_bit(journal, content.rfind(b"b" * 50))  # the last frame may also be a torn one
         again = await open_logs(disk)
         assert [log.durable_offset for log in again.all()] == [1, 1]
         assert [log.end_offset for log in again.all()] == [2, 2], "the segments still have it"
@@ -468,7 +469,7 @@ def test_damage_to_journaled_bytes_is_reported_and_not_taken_for_a_torn_tail() -
 
 
 def test_journaled_bytes_repair_a_segment_that_lost_them() -> None:
-    """That is what the journal is for; and what a segment holds besides stays."""
+    """This is the journal's purpose. Other bytes of the segment stay."""
 
     async def scenario() -> None:
         disk = SimDisk(1)
@@ -517,7 +518,7 @@ def test_a_damaged_batch_from_before_a_clean_end_is_never_served() -> None:
 
 
 def test_a_torn_tail_behind_the_durable_mark_is_cut() -> None:
-    """It was never acknowledged; kept, everything appended behind it would be unreadable."""
+    """It was never acknowledged. If it stayed, records appended after it would be unreadable."""
 
     async def scenario() -> None:
         disk = SimDisk(1)

@@ -29,8 +29,8 @@ FIRST = "/data/t-0/00000000000000000000.log"
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("operation", ["open", "truncate", "append"])
 def test_an_append_does_not_depend_on_its_index_file(operation: str, code: int) -> None:
-    """The index is written behind the records: an error that left the rest of the append undone would let a repeated
-    batch be written twice, and a follower go on at an offset that it has already."""
+    """The index is written after the records. If an error left the rest of the append undone, a duplicate batch would
+    be written twice, and a follower would continue at an offset that it already has."""
 
     async def scenario() -> None:
         disk = SimDisk(1)
@@ -70,8 +70,8 @@ def test_an_append_does_not_depend_on_its_index_file(operation: str, code: int) 
 @pytest.mark.parametrize("checkpoints", [False, True])
 @pytest.mark.parametrize("ends", ["by kill", "by power cut"])
 def test_entries_of_what_was_cut_do_not_come_back(ends: str, checkpoints: bool) -> None:
-    """A batch of another time that starts at the same byte and offset agrees with them: they would be believed, and a
-    lookup by time would begin behind the record that it looks for."""
+    """A later batch that starts at the same position and offset matches the stale entries. They would be trusted, and a
+    lookup by time would begin after the wanted record."""
 
     async def scenario(seed: int) -> None:
         disk = SimDisk(seed)
@@ -82,7 +82,7 @@ def test_entries_of_what_was_cut_do_not_come_back(ends: str, checkpoints: bool) 
             append(log, batch([b"v"], timestamps=[NOW_MS + number // 10]))
         await durable(log)
         await logs.close()
-        disk = disk.process_killed()  # the index is loaded anew: its file is not open
+        disk = disk.process_killed()  # the index is loaded again: its file is not open
         logs = await open_logs(disk)
         log = logs.create("t", topic_id(1), 0, config)
         log.truncate_to(10)
@@ -108,7 +108,7 @@ def test_entries_of_what_was_cut_do_not_come_back(ends: str, checkpoints: bool) 
 
 @pytest.mark.parametrize("checkpoints", [False, True])
 def test_entries_of_a_torn_tail_do_not_come_back(checkpoints: bool) -> None:
-    """Those behind the checkpoint are not loaded, and those of a segment that it does not know not at all."""
+    """Entries after the checkpoint are not loaded, and no entries are loaded for a segment that it does not list."""
 
     async def scenario() -> None:
         disk = SimDisk(1)

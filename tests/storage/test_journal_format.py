@@ -81,8 +81,8 @@ def test_every_flipped_bit_is_noticed_and_damage_is_told_from_a_torn_tail() -> N
 
 
 def test_a_copy_of_a_journal_sent_as_a_record_proves_nothing() -> None:
-    """Backups of data directories travel through brokers. A frame that stands elsewhere than it was written is none:
-    neither is it read, nor does it show that the torn bytes around it had been synced."""
+    """Backups of data directories are sent through brokers. A frame at another position than where it was written is
+    invalid: it is not read, and it does not prove that torn bytes around it were synced."""
     first = whole(encoded([(RecordKind.BYTES, 1, 0, 0, 3, b"abc")]))
     copied = whole(encoded([(RecordKind.BYTES, 9, 0, 0, 3, b"xyz")]), len(first), synced_bytes=2**40)
     second = whole(encoded([(RecordKind.BYTES, 1, 0, 3, 6, copied + b"tail")]), len(first), len(first))

@@ -1,4 +1,5 @@
-"""A partition's directory is elsewhere, and a journal holds records of it: it is kept, and all else goes on."""
+"""A partition's directory is missing, and a journal has records of it: the journal is kept, and everything else
+continues."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ def test_the_journal_does_not_grow_and_the_records_are_put_back_with_the_directo
 
 @pytest.mark.parametrize("ends", ["mended", "deleted"])
 def test_journals_are_given_up_with_what_they_were_kept_for(ends: str) -> None:
-    """What they say of a log that began again must not be put into its new segments."""
+    """Their records about a log that was created again must not be applied to its new segments."""
 
     async def scenario() -> None:
         disk = await exchanged(1)

@@ -1,4 +1,5 @@
-"""Files of a log are gone: what can be read is served, for it may be the last copy, and nothing good is removed."""
+"""Files of a log are missing: readable records are served, because this may be the last copy, and no good file is
+removed."""
 
 from __future__ import annotations
 
@@ -77,7 +78,7 @@ def test_a_segment_that_is_gone_at_the_start_costs_its_own_records(which: int) -
 
 
 def test_a_log_that_lacks_a_sealed_segment_takes_appends() -> None:
-    """Only what is damaged is refused. At the next start both the new records and the loss are known."""
+    """Only reads of the damaged part fail. The next start finds both the new records and the loss."""
 
     async def scenario() -> None:
         disk = SimDisk(1)
@@ -119,7 +120,7 @@ def test_a_segment_that_vanishes_under_a_running_node_costs_its_own_records() ->
 
 @pytest.mark.parametrize("is_open", [False, True])
 def test_checkpoints_go_on_when_a_segment_is_gone_that_was_not_synced(is_open: bool) -> None:
-    """The journal would grow for ever. The segment is damage of its log, which another replica can mend."""
+    """The journal would grow forever. The missing segment is damage of its log, which another replica can repair."""
 
     async def scenario() -> None:
         disk = SimDisk(1)

@@ -16,7 +16,7 @@ EPOCHS = LeaderEpochs([(2, 10), (4, 20), (7, 35)])
     [
         (7, (7, 50)),  # the current one ends where the log ends
         (4, (4, 35)),
-        (5, (4, 35)),  # nobody wrote in 5: the largest below it
+        (5, (4, 35)),  # nothing was written in 5: the largest epoch below it
         (6, (4, 35)),
         (2, (2, 20)),
         (3, (2, 20)),

@@ -76,7 +76,7 @@ def test_a_log_has_no_file_before_its_first_append() -> None:
 
 @pytest.mark.parametrize("bytes_max", [1, 61, 200, 1000, 4096, 5000, 1 << 20])
 def test_reads_return_whole_batches_in_order_whatever_the_size_asked_for(bytes_max: int) -> None:
-    """Every byte once, none twice, and a reader gets on even if a batch is larger than what it asked for."""
+    """Every byte is returned exactly once, and a reader advances even if a batch is larger than its limit."""
 
     async def scenario() -> None:
         random = Random(bytes_max)
@@ -89,14 +89,14 @@ def test_reads_return_whole_batches_in_order_whatever_the_size_asked_for(bytes_m
         assert [each.base_offset for each in found] == list(range(300))
         assert values_of(log) == values
         for segment in log.segments:
-            segment._recent.clear()  # what is not remembered is found by index and walk
+            segment._recent.clear()  # boundaries that are not cached are found by index and walk
         assert batches_of(log, 0, bytes_max) == found
 
     run(scenario)
 
 
 def test_a_read_obeys_its_bounds() -> None:
-    """A consumer must not see what is above the high watermark, nor get more bytes than it has room for."""
+    """A consumer must not see records above the high watermark, nor get more bytes than it requested."""
 
     async def scenario() -> None:
         log = await new_log()
@@ -120,7 +120,7 @@ def test_a_read_obeys_its_bounds() -> None:
 
 
 def test_what_is_readable_is_counted_as_reading_would() -> None:
-    """Whoever waits for many bytes asks this often, and reads once."""
+    """A fetch that waits for many bytes counts often, and reads once."""
 
     async def scenario() -> None:
         log = await new_log(segment_bytes=1000, index_interval_bytes=200)
@@ -151,7 +151,7 @@ def test_a_repeated_batch_is_answered_with_its_first_offset() -> None:
         for index in range(2, 7):
             repeated = log.append(sent[index], leader_epoch=0, now_ms=NOW_MS)
             assert repeated == (index * 2, index * 2 + 1, NOW_MS, True)  # with the time of the first, as Kafka answers
-        with pytest.raises(OutOfOrderSequence):  # more than five batches ago: nobody can still be waiting for it
+        with pytest.raises(OutOfOrderSequence):  # more than five batches ago: no client can still wait for it
             append(log, sent[0])
         with pytest.raises(OutOfOrderSequence, match="sequence 15 where 14"):
             append(log, batch([b"x"], producer=(9, 0, 15)))
@@ -177,7 +177,7 @@ def test_sequences_wrap_around_after_the_largest_int32() -> None:
 
 
 def test_a_batch_that_its_caller_refuses_at_the_last_moment_changes_nothing() -> None:
-    """`verify` comes behind the sequence number: a batch that was written before is answered without it."""
+    """`verify` runs after the check of the sequence number, so a duplicate is answered without it."""
 
     def refuse(_: BatchView) -> None:
         raise RecordTooLarge(2, 1)
@@ -259,7 +259,7 @@ def test_an_epoch_never_goes_back() -> None:
 
 
 def test_truncation_takes_batches_epochs_and_producers_with_it() -> None:
-    """KIP-101: a follower cuts what the new leader does not have, and goes on as if it had never been there."""
+    """KIP-101: a follower truncates records that the new leader lacks, and continues as if they had never existed."""
 
     async def scenario() -> None:
         log = await new_log(segment_bytes=500)
@@ -285,7 +285,8 @@ def test_truncation_takes_batches_epochs_and_producers_with_it() -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_truncation_by_little_does_not_read_the_whole_log(restarts: bool) -> None:
-    """A replica that comes back cuts what nobody else has, also below its last checkpoint. It does so on the loop."""
+    """A returning replica truncates records that no other replica has, possibly below its last checkpoint, on the event
+    loop."""
 
     async def scenario() -> None:
         disk = SimDisk(1)

@@ -1,4 +1,4 @@
-"""All logs of a node: restart, deletion, names used again, the journal's length, and what a start finds."""
+"""All logs of a node: restarts, deletions, reused names, the journal's length, and recovery at a start."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_everything_is_there_after_a_clean_end() -> None:
 
 
 def test_a_node_killed_without_warning_finds_what_the_page_cache_holds() -> None:
-    """kill -9 loses nothing that was appended, whether anybody waited for it or not."""
+    """kill -9 loses no append, whether or not a client waited for it."""
 
     async def scenario() -> None:
         disk = SimDisk(1)
@@ -119,8 +119,9 @@ def test_a_deleted_log_is_gone_and_its_name_is_free_at_once() -> None:
 
 @pytest.mark.parametrize("pause", ["none", "one turn", "until removed", "checkpoint"])
 def test_a_log_that_leaves_and_comes_back_begins_anew(pause: str) -> None:
-    """A reassignment takes a replica away and another brings it back, perhaps before anything else is done here. The
-    same partition is another log then: nothing of the old one may show, and nothing of the new one may go with it."""
+    """A reassignment removes a replica and another one restores it, perhaps before anything else happens here. The same
+    partition then has a new log: it must not contain anything of the old one, and its files must not be removed with
+    the old ones."""
 
     async def scenario() -> None:
         for seed in range(30):
@@ -177,15 +178,15 @@ def test_a_deletion_that_a_power_cut_left_half_done_is_finished() -> None:
 
 @pytest.mark.parametrize("end", ["killed", "killed when removed", "killed while the disk is full", "power cut"])
 def test_a_deletion_stays_through_any_number_of_restarts(end: str) -> None:
-    """What the first start after it finds may be in the page cache alone, or in the name of a directory: the second
-    must know it too, or the bytes of the old log stand behind those of the next one of its name."""
+    """What the first start finds may only be in the page cache, or in the name of a directory. The second start must
+    find it too; otherwise bytes of the old log precede those of the next log with its name."""
 
     async def scenario() -> None:
         for seed in range(60):
             disk = SimDisk(seed)
             logs = await open_logs(disk)
             old = logs.create("t", topic_id(1), 0, LogConfig())
-            for _ in range(4):  # of one size with what comes later: then nothing but their offsets tells them apart
+            for _ in range(4):  # the same size as later records, so that only the offsets distinguish them
                 append(old, batch([b"old" * 50]))
             await durable(old)
             if end == "killed while the disk is full":
@@ -236,7 +237,8 @@ def test_a_full_disk_lets_logs_go() -> None:
 
 
 def test_a_log_whose_first_append_found_no_room_leaves_nothing() -> None:
-    """A directory is made before the journal is known to have room to tell of it, and has to go with the log."""
+    """The directory is created before it is known that the journal has space for a note, so it must be removed with the
+    log."""
 
     async def scenario() -> None:
         made = set()
@@ -261,8 +263,8 @@ def test_a_log_whose_first_append_found_no_room_leaves_nothing() -> None:
 
 @pytest.mark.parametrize("end", ["killed", "power cut"])
 def test_a_log_that_comes_back_after_a_deletion_without_room_to_note_it_keeps_what_is_new(end: str) -> None:
-    """A partition that moves away from a full disk and back has the same id: its directory waits for removal, and what
-    is acknowledged since must not go with it, at the first start or at any later one."""
+    """A partition that moves away from a full disk and back has the same id. Its old directory waits for removal, and
+    records that were acknowledged later must not be removed with it, at the first start or a later one."""
 
     async def scenario() -> None:
         unnoted = 0
@@ -344,7 +346,7 @@ def test_one_directory_has_one_owner_until_it_is_closed() -> None:
 
 
 def test_a_damaged_checkpoint_stops_the_start() -> None:
-    """Without it nobody knows which directory is whose: starting empty would look like a loss of everything."""
+    """Without it, the owner of each directory is unknown, and starting empty would look like a loss of everything."""
 
     async def scenario() -> None:
         disk = SimDisk(1)

@@ -46,7 +46,7 @@ def test_a_topic_with_a_long_name_is_deleted(tmp_path: Path, length: int) -> Non
 
 
 def test_a_directory_that_belongs_to_no_topic_is_kept_under_a_name_that_fits(tmp_path: Path) -> None:
-    """Else a start would fail for as long as it is there."""
+    """Otherwise every start would fail while the directory exists."""
 
     async def scenario() -> None:
         for name in (f"{LONG}-12345", f"{LONG}-12346", "short-0"):

@@ -1,4 +1,4 @@
-"""Logs of which a part is gone: what is said to be lost never begins behind what really is."""
+"""Logs that lost some of their files: the reported loss never begins after the real one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def whole_batches(disk: SimDisk, names: list[str]) -> int:
 
 @pytest.mark.parametrize("which", range(3))
 def test_a_segment_that_is_gone_is_noticed_wherever_it_stood(which: int) -> None:
-    """Offsets without records are right in a compacted log, and nowhere else."""
+    """Missing offsets are normal only in a compacted log."""
 
     async def scenario() -> None:
         disk = SimDisk(1)
@@ -74,7 +74,7 @@ def test_a_segment_that_is_cut_short_is_mended_from_before_the_cut(which: int, s
         disk.open(f"/data/t-0/{names[which]}").truncate(size_bytes)
         there = whole_batches(disk, names)
         _, log = await reopened(disk)
-        if log.lost is None:  # a sealed segment is looked at when somebody reads it
+        if log.lost is None:  # a sealed segment is checked when it is read
             with pytest.raises(CorruptSegment):
                 log.read(there, bytes_max=1 << 20, offset_limit=BATCHES)
         assert log.lost is not None
@@ -89,7 +89,7 @@ def test_a_segment_that_is_cut_short_is_mended_from_before_the_cut(which: int, s
 @pytest.mark.parametrize("offset", range(BATCHES))
 @pytest.mark.parametrize("bit", [0, 1, 3])
 def test_a_batch_under_a_wrong_offset_is_never_served(offset: int, bit: int) -> None:
-    """No checksum covers it, so it is held against its neighbours, whatever is asked for."""
+    """No checksum covers the offset, so it is compared with the neighbours' offsets, whatever is requested."""
 
     async def scenario() -> None:
         disk = SimDisk(1)
@@ -115,7 +115,7 @@ def test_a_batch_under_a_wrong_offset_is_never_served(offset: int, bit: int) -> 
 
 
 def test_a_batch_of_an_epoch_that_the_partition_has_not_reached_is_damage() -> None:
-    """No checksum covers a batch's leader epoch. Such a leader's followers would refuse the batch for ever."""
+    """No checksum covers a batch's leader epoch. The followers of such a leader would refuse the batch forever."""
 
     async def scenario() -> None:
         logs = await open_logs(SimDisk(0))

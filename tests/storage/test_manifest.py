@@ -67,7 +67,8 @@ async def _written(disk: SimDisk, *, starts: int, is_closed: bool) -> None:
 @pytest.mark.parametrize("is_closed", [True, False])
 @pytest.mark.parametrize("starts", [1, 2, 3])
 def test_no_file_that_recovery_needs_can_go_unnoticed(starts: int, is_closed: bool) -> None:
-    """Each of them alone, after clean ends and kills. The node refuses, or nothing is missing of what it had."""
+    """Each file separately, after clean stops and kills. Either the node refuses to start, or none of its data is
+    missing."""
 
     async def scenario() -> None:
         disk = SimDisk(1)

@@ -26,7 +26,8 @@ async def one_process(disk: SimDisk, *, writes: bool, closes: bool) -> Logs:
 @pytest.mark.parametrize("closes", [False, True])
 @pytest.mark.parametrize("writes", [False, True])
 def test_what_a_release_without_a_manifest_wrote_since_shows(writes: bool, closes: bool) -> None:
-    """Its process registered too, and no file here tells of it: without this the disk would pass for an old copy."""
+    """Its process registered too, without a record in these files: without this check, the disk would look like an old
+    copy."""
 
     async def scenario() -> None:
         disk = SimDisk(1)
@@ -43,7 +44,7 @@ def test_what_a_release_without_a_manifest_wrote_since_shows(writes: bool, close
 
 @pytest.mark.parametrize("steps", range(0, 60, 3))
 def test_a_release_with_a_manifest_is_never_taken_for_one_without(steps: int) -> None:
-    """Whenever the power goes. Else an old copy of a disk would be counted on."""
+    """At any power cut. Otherwise the cluster would rely on an old copy of a disk."""
 
     async def work(logs: Logs) -> None:
         log = logs.create("u", topic_id(2), 0, LogConfig())
@@ -57,7 +58,7 @@ def test_a_release_with_a_manifest_is_never_taken_for_one_without(steps: int) ->
         logs = await open_logs(disk)
         disk.cut_after(steps)
         working = asyncio.ensure_future(work(logs))
-        for _ in range(300):  # what the power took away never ends
+        for _ in range(300):  # the power cut leaves tasks that never end
             await asyncio.sleep(0)
         working.cancel()
         await asyncio.wait([working])

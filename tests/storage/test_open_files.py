@@ -1,4 +1,4 @@
-"""Few descriptors, many logs: files are closed and opened again, and nobody notices but the disk."""
+"""Few descriptors and many logs: files are closed and reopened, with no effect that clients could notice."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def test_no_more_descriptors_are_used_than_allowed(tmp_path: Path) -> None:
 
 
 def test_a_file_is_synced_before_it_is_closed() -> None:
-    """The kernel tells of a failed write-back whoever has the file open. Without that, a later sync may succeed."""
+    """The kernel reports a failed write-back to processes that have the file open. Otherwise a later sync may
+    succeed."""
 
     async def scenario() -> None:
         disk = disk_with(2)

@@ -1,4 +1,5 @@
-"""Power cuts at any call to the disk: what was reported durable is there, byte for byte, and nothing is made up.
+"""Power cuts at any call to the disk: data that was reported as durable is found, byte for byte, and nothing else is
+invented.
 
 One cycle is a few lives of a node. In each life random work runs until the power goes in the middle of some call; then
 the disk keeps, of what was not synced, a random part. The model is a list of batches for each log, and of each batch
@@ -36,10 +37,10 @@ SMALL_SEGMENTS = LogConfig(segment_bytes=8_000, index_interval_bytes=500)
 
 @dataclass
 class Model:
-    """One log as it may be: batches by offset, and the end of what was promised."""
+    """The possible contents of one log: batches by offset, and the end of the acknowledged part."""
 
     written: dict[int, bytes] = field(default_factory=dict)
-    past: list[dict[int, bytes]] = field(default_factory=list)  # what it was before each truncation or loss
+    past: list[dict[int, bytes]] = field(default_factory=list)  # contents before each truncation or loss
     durable_end: int = 0
     start: int = 0
     sequence: int = 0
@@ -119,7 +120,7 @@ class Life:
             future.add_done_callback(promised)
 
     def truncate(self, log: Log, model: Model) -> None:
-        """As a follower does: what lies behind the cut was never promised to anybody, whatever is on the disk."""
+        """As a follower does: records after the truncation point were never acknowledged, whatever is on the disk."""
         offset = self.random.randint(log.start_offset, log.end_offset)
         boundary = max([at for at in model.written if at <= offset], default=0)
         if boundary < model.start:
@@ -163,7 +164,7 @@ class Life:
 
     def check_producers(self, log: Log) -> None:
         if log.start_offset > 0:
-            return  # what was written below the start is known to the log's snapshot alone
+            return  # only the log's snapshot knows what was written below the start
         again = ProducerState()
         for each in batches_of(log):
             if each.producer_id >= 0:
@@ -190,7 +191,7 @@ def next_sequence(log: Log) -> int:
 
 
 def _forget(task: asyncio.Future[None]) -> None:
-    """Maintenance that the power interrupts has nobody to tell."""
+    """Maintenance that a power cut interrupts has no caller to report to."""
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
@@ -256,7 +257,8 @@ def test_a_truncation_never_comes_undone_by_half() -> None:
 
 
 def test_what_recovery_has_cut_stays_cut() -> None:
-    """Behind a batch that is acknowledged later, an old one of before the cut would be a record out of nowhere."""
+    """A stale batch from before the truncation, after a batch that is acknowledged later, would be an invented
+    record."""
 
     async def scenario(seed: int) -> None:
         disk = SimDisk(seed)

@@ -51,7 +51,7 @@ def refuse_to_read(log: Log, offset: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_prepared_cut_ends_as_one_that_reads_at_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sequences, open transactions and the stable offset decide what a leader takes and what readers see."""
+    """Sequences, open transactions and the last stable offset decide what a leader accepts and what consumers see."""
 
     async def scenario() -> None:
         random = Random(seed)
@@ -123,7 +123,7 @@ def test_a_short_log_and_producers_without_transactions_need_no_preparation(monk
 
 
 def test_another_cut_makes_a_preparation_void(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was read may be gone by then, and other records may have its offsets."""
+    """The records that were read may be gone by then, and others may have their offsets."""
 
     async def scenario() -> None:
         _, log = await opened()

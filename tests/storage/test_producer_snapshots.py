@@ -1,4 +1,4 @@
-"""Snapshots of producers that are made in turns, while others write: they are as of their beginning."""
+"""Snapshots of producers are made in slices while others write: they show the state at their beginning."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def encoded_while(state: ProducerState, at: int, change: str) -> bytes | None:
 @pytest.mark.parametrize("change", ["batch", "epoch", "new producer", "marker"])
 @pytest.mark.parametrize("at", [1, 5, 6, COUNT + 1])
 def test_what_is_written_meanwhile_is_not_in_it(change: str, at: int) -> None:
-    """Else recovery, which reads the log from the snapshot's end on, would find batches that are in it already."""
+    """Otherwise recovery, which reads the log from the snapshot's end, would find batches that the snapshot contains
+    already."""
     state = with_producers()
     before = state.encode()
     assert encoded_while(state, at, change) == before

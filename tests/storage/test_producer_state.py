@@ -1,4 +1,4 @@
-"""Producer state: snapshots hold everything, and repeats are told from gaps."""
+"""Producer state: snapshots contain everything, and duplicates are distinguished from gaps."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_a_new_epoch_starts_at_zero_and_fences_the_old() -> None:
 
 
 def test_a_marker_that_raises_the_epoch_starts_the_sequence_at_zero() -> None:
-    """The first batch of the next transaction may be lost on the way: the second must not be taken for the first, which
-    could not be written any more when it is sent again."""
+    """The first batch of the next transaction may be lost on the way. If the second one were accepted as the first, the
+    retry of the first could no longer be written."""
     state = ProducerState()
     written(state, 0, 0, epoch=3)
     state.end_transaction(7, 4, 0, 1, 1000, committed=True)
@@ -130,7 +130,7 @@ def test_the_stable_offset_agrees_with_a_list_of_transactions() -> None:
 
 @pytest.mark.parametrize("with_transactions", [False, True])
 def test_what_is_taken_back_is_as_if_it_had_never_been_written(with_transactions: bool) -> None:
-    """Of the last batches fewer may be left, those that a producer may still send again; all else is the same."""
+    """Fewer of the last batches, which a producer may still resend, may be left; everything else is the same."""
     undone_count = 0
     for seed in range(300):
         random = Random(seed)

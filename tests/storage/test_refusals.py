@@ -46,8 +46,8 @@ def test_a_new_log_without_room_for_its_files_is_refused_and_heals(operation: st
 @pytest.mark.parametrize("code", [*NO_ROOM, None], ids=[*map(str, NO_ROOM), "no room for its note"])
 @pytest.mark.parametrize("ends", ["by power cut", "by kill", "by checkpoint"])
 def test_a_roll_without_room_leaves_the_log_as_it_was(ends: str, code: int | None) -> None:
-    """A smaller batch still goes into the old segment, so neither file nor note of a new one may stay: recovery would
-    take it for the place where the old one ends."""
+    """A smaller batch may still fit into the old segment. So neither a file nor a note of the new one may stay:
+    recovery would treat its base offset as the end of the old one."""
 
     async def scenario() -> None:
         disk = SimDisk(1)
@@ -84,7 +84,7 @@ def test_a_roll_without_room_leaves_the_log_as_it_was(ends: str, code: int | Non
 @pytest.mark.parametrize("ends_at_once", [False, True])
 @pytest.mark.parametrize("offset", [1, 7])
 def test_a_log_that_restarts_without_room_for_a_file_is_empty_and_heals(offset: int, ends_at_once: bool) -> None:
-    """What it dropped is gone by then; it must not go on as if it were there."""
+    """The dropped records are gone by then, so the log must not continue as if they existed."""
 
     async def scenario(seed: int) -> None:
         disk = SimDisk(seed)
@@ -128,7 +128,7 @@ def test_a_read_without_a_file_descriptor_is_refused_and_no_damage() -> None:
 
 @pytest.mark.parametrize("journal_bytes_max", [0, 1 << 20], ids=["by segment", "by journal"])
 def test_a_round_that_cannot_open_a_segment_is_told_to_those_who_wait(journal_bytes_max: int) -> None:
-    """After a start no segment is open yet; a round that simply ended would let them wait for ever."""
+    """After a start no segment is open yet. If the round simply ended, the waiters would wait forever."""
 
     async def scenario() -> None:
         disk = SimDisk(1)
@@ -167,7 +167,8 @@ def test_what_an_append_must_know_of_its_segment_is_read_before_it_writes() -> N
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.EIO])
 @pytest.mark.parametrize(("operation", "path"), [("open", ".log"), ("open", ".index"), ("truncate", ".index")])
 def test_a_truncation_is_refused_before_it_begins_or_done(operation: str, path: str, code: int) -> None:
-    """What it has noted counts: half of it done would leave a log that goes on where its file does not end."""
+    """Its note counts: a truncation that is only half done would leave a log that does not continue where its file
+    ends."""
 
     async def scenario() -> None:
         disk = SimDisk(1)

@@ -1,4 +1,4 @@
-"""A data directory that lost what recovery needs is rebuilt from its segments, and no good record is left behind."""
+"""A data directory that lost files which recovery needs is rebuilt from its segments, and no good record is lost."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_nothing_is_missing_that_the_segments_hold(lost: str, is_closed: bool) -
 
 
 def test_bytes_that_only_a_readable_journal_has_are_taken_from_it() -> None:
-    """After a power cut segments may lack what the journal made durable."""
+    """After a power cut, segments may lack records that the journal made durable."""
 
     async def scenario() -> None:
         disk = SimDisk(3)

@@ -161,7 +161,8 @@ def test_a_damaged_log_keeps_no_other_from_being_retained() -> None:
 
 
 def test_a_segment_that_compaction_has_emptied_goes_with_those_behind_it() -> None:
-    """It has no time of its own: waiting for that, a compacted and retained topic would keep everything."""
+    """An empty segment has no time. If retention waited for one, a compacted topic with retention would keep
+    everything."""
 
     async def scenario() -> None:
         logs = await open_logs(SimDisk(1))
@@ -195,7 +196,7 @@ def test_a_producer_goes_on_when_what_it_wrote_is_gone(loss: str) -> None:
         await logs.checkpoint()
         for sequence in range(1, 7):
             append(log, batch([b"a"], producer=(7, 0, sequence)))
-        for number in range(3):  # of others, behind what goes: all that the log is to find
+        for number in range(3):  # of other logs, after the removed ones: only these must remain
             append(log, batch([b"b"], producer=(8, 0, number)))
         log.high_watermark = log.end_offset
         log.advance_start(7)

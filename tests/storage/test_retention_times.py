@@ -36,7 +36,7 @@ class Keeping:
         return self.log
 
     async def pass_by(self, ms: int = 0) -> list[bytes | None]:
-        """What is left after the next retention check."""
+        """The records left after the next retention check."""
         self.now_ms += ms
         self.log.high_watermark = self.log.end_offset
         await self.logs.maintain(self.now_ms)
@@ -80,7 +80,7 @@ def test_a_young_record_under_an_old_header_is_kept(header_ms: int) -> None:
 
 
 def test_old_records_written_today_go_at_the_next_check() -> None:
-    """Their own timestamps say so, as in Kafka: a topic that is filled again keeps no more than it should."""
+    """As in Kafka, their own timestamps count: a topic that is filled again keeps no more than it should."""
 
     async def scenario() -> None:
         keeping = Keeping()
@@ -113,7 +113,7 @@ def test_records_are_read_once_and_only_where_header_and_file_disagree() -> None
 
 
 def test_a_restored_file_that_looks_new_is_judged_by_its_records() -> None:
-    """A copy without its times would otherwise keep everything for another week, or for ever if it is copied often."""
+    """Otherwise a copy without its times would keep everything for another week, or forever if it is copied often."""
 
     async def scenario() -> None:
         keeping = Keeping()
@@ -128,7 +128,7 @@ def test_a_restored_file_that_looks_new_is_judged_by_its_records() -> None:
 
 
 def test_the_same_holds_after_a_restart_and_on_a_follower() -> None:
-    """A follower has the same bytes, and a restart forgets what was read of them: both come to the same answer."""
+    """A follower has the same bytes, and a restart forgets what was read of them: both get the same result."""
 
     async def scenario() -> None:
         keeping = Keeping()
@@ -147,7 +147,7 @@ def test_the_same_holds_after_a_restart_and_on_a_follower() -> None:
 
 
 def test_compaction_makes_records_without_a_timestamp_no_younger() -> None:
-    """Their age is that of their file, and a topic that is compacted every minute would keep them for ever."""
+    """Their age is that of their file. A topic that is compacted every minute would keep them forever."""
 
     async def scenario() -> None:
         keeping = Keeping()
@@ -163,7 +163,7 @@ def test_compaction_makes_records_without_a_timestamp_no_younger() -> None:
 
 
 def test_a_segment_cut_while_its_records_are_read_is_not_judged_by_them() -> None:
-    """A follower may truncate in the middle: what was read of bytes that are gone must not delete others."""
+    """A follower may truncate meanwhile: what was read of removed bytes must not delete others."""
 
     async def scenario() -> None:
         keeping = Keeping()

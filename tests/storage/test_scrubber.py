@@ -1,4 +1,4 @@
-"""The scrubber finds damaged bytes that no reader has asked for, at a pace, and gets through across restarts."""
+"""The scrubber finds damaged bytes that no consumer has requested, at an even pace and across restarts."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def test_a_pass_over_sound_logs_reads_every_byte_and_finds_nothing() -> None:
     virtual_time.run(scenario)
 
 
-# Where a header's fields stand: base offset, length, leader epoch, magic, CRC, last offset delta, first record.
+# Positions of header fields: base offset, length, leader epoch, magic, CRC, last offset delta, first record.
 @pytest.mark.parametrize("position", [0, 7, 8, 11, 12, 15, 16, 17, 20, 23, 26, 61, 70])
 @pytest.mark.parametrize("offset", [0, 4, 5, 11])
 def test_every_damaged_byte_is_found_wherever_it_stands(offset: int, position: int) -> None:
-    """Offset and leader epoch too, which no CRC covers; and what is said to be lost begins at or before the damage."""
+    """Also offset and leader epoch, which no CRC covers. The reported loss begins at or before the damage."""
 
     async def scenario() -> None:
         disk = SimDisk(1)
@@ -150,7 +150,7 @@ def test_a_place_is_read_as_it_was_written() -> None:
 
 
 def test_a_pass_over_many_small_segments_takes_no_more_than_its_interval() -> None:
-    """Each small segment is a step. If every step paused as one of full size does, a pass would take for ever."""
+    """Each small segment is a step. If every step paused as long as a full-sized one, a pass would never end."""
 
     async def scenario() -> None:
         disk = SimDisk(1)

@@ -79,7 +79,7 @@ def test_a_tailing_reader_needs_neither_index_nor_walk() -> None:
 
 
 def test_what_nobody_reads_leaves_memory_once_it_is_synced_but_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A follower's copy would take the memory that the leaders of the same machine need for their readers."""
+    """A follower's copy would use memory that leaders on the same machine need for their consumers."""
     forgotten: list[tuple[int, int]] = []
     monkeypatch.setattr(SimFile, "forget", lambda _, start, end: forgotten.append((start, end)))
     monkeypatch.setattr("chronik.storage.segment.KEPT_BYTES", 1000)

@@ -1,5 +1,4 @@
-"""Directories that no journal knows: without a record they go at once, with one they are kept and said to be what they
-are."""
+"""Directories that no journal knows: those without a record are removed at once, others are kept and reported."""
 
 from __future__ import annotations
 
@@ -16,7 +15,8 @@ SEGMENT = f"{0:020}.log"
 
 @pytest.mark.parametrize("left", [b"", bytes(300)])
 def test_a_first_append_that_the_power_cut_leaves_nothing_of_raises_no_alarm(left: bytes) -> None:
-    """The directory and the file's length may reach the disk before the journal does. Nobody was told of the record."""
+    """The directory and the file's length may reach the disk before the journal does. The record was never
+    acknowledged."""
 
     async def scenario() -> None:
         disk = SimDisk(1)

@@ -39,7 +39,7 @@ class Partition:
     def send(
         self, epoch: int = 0, sequence: int = 0, guard: Guard | None = None, *, transactional: bool = True
     ) -> tuple[int, bool]:
-        """A client's batch of one record: its offset, and whether it was taken for a repetition."""
+        """Appends a client's batch of one record. Returns its offset, and whether it counted as a duplicate."""
         made = batch([b"v"], producer=(P, epoch, sequence), transactional=transactional)
         appended = self.log.append(made, leader_epoch=0, now_ms=NOW_MS, guard=guard)
         return appended.first_offset, appended.is_duplicate
@@ -162,7 +162,8 @@ def test_a_batch_outside_of_the_open_transaction_is_refused(partition: Partition
 
 
 def test_a_higher_sequence_waits_for_the_lowest_that_was_asked_about(partition: Partition) -> None:
-    """The lower one was told to try again. If the higher one were written first, the lower one never could be."""
+    """The client must retry the lower one. If the higher one were written first, the lower one could never be
+    written."""
     partition.end(epoch=0)
     guard = partition.ask(sequence=5)
     assert partition.ask(sequence=3) is guard
@@ -186,7 +187,8 @@ def test_a_new_epoch_forgets_the_sequences_of_the_old_one(partition: Partition) 
 def test_a_producer_that_nobody_remembers_begins_at_zero_under_version_2(
     partition: Partition, is_tv2: bool, taken: bool
 ) -> None:
-    """Version 1 lets an expired producer go on where it was. Version 2 has an epoch of its own for each transaction."""
+    """With version 1, an expired producer may continue its sequence. With version 2, each transaction has a new
+    epoch."""
     guard = partition.ask(sequence=6, is_tv2=is_tv2)
     if taken:
         assert partition.send(sequence=6, guard=guard) == (0, False)

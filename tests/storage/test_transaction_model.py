@@ -2,8 +2,8 @@
 
 A walk is a few hundred random steps: producers of both transaction versions, markers, truncations, failovers, restarts,
 power cuts, checkpoints, compaction and deleted records. After each step the last stable offset, the aborted
-transactions and what a reader of committed records gets are compared with the model. Nothing here is shared with the
-code under test but the format of batches.
+transactions and what a reader of committed records gets are compared with the model. Only the format of batches is
+shared with the code under test.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Walk:
         self.written: list[Written] = []
         self.start = 0
         self.high_watermark = 0
-        self.stable = 0  # the highest that anybody was told
+        self.stable = 0  # the highest value that was reported
         self.epoch = 0  # of the leader
         self.now_ms = NOW_MS
         self.number = 0
@@ -198,7 +198,7 @@ class Walk:
         self.epoch += 1
 
     async def fail_over(self) -> None:
-        """The follower leads, without what it had not fetched."""
+        """The follower becomes leader, without the records that it had not fetched."""
         follower = self.nodes[1].log
         if follower.end_offset < max(self.high_watermark, self.start):
             return
@@ -248,7 +248,7 @@ class Walk:
         for node in self.nodes:
             log = node.log
             if log.end_offset < self.high_watermark:
-                continue  # it has just lost its files' tail, and is to fetch it again
+                continue  # it has just lost the tail of its files and will fetch it again
             found = log.last_stable_offset(self.high_watermark)
             assert found == stable, "every replica says the same, whatever it has been through"
             if log is self.leader:
@@ -307,7 +307,7 @@ def walk(seed: int) -> None:
 def test_transactions_agree_with_a_model_that_keeps_everything(
     first_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Readers of committed records see what was committed, once, in order, and nothing else; they never go back."""
+    """Readers of committed records see each committed record once, in order, and nothing else; they never go back."""
     monkeypatch.setattr(aborted_index, "BLOCK_ENTRIES", 4)  # so that a walk fills some blocks
     monkeypatch.setattr("chronik.storage.aborted_transactions.BLOCK_ENTRIES", 4)
     for seed in range(first_seed, first_seed + 20):

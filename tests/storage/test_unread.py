@@ -90,7 +90,7 @@ def test_what_retention_removed_meanwhile_is_sent() -> None:
 
 
 def test_what_was_cut_meanwhile_is_not_sent() -> None:
-    """Other records may stand at its place by now, which another leader wrote."""
+    """Other records, from another leader, may be at this position by now."""
 
     async def scenario() -> None:
         _, log = await filled(SimDisk(1))

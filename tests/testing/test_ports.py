@@ -1,4 +1,4 @@
-"""Ports that a process hands out to its nodes: nobody else's, and no port soon again."""
+"""Ports that a process assigns to its nodes: never another process's, and none is reused soon."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TAKE = "from chronik.testing.ports import free_ports; print(*free_ports(3), flus
 
 
 def test_two_processes_never_get_the_same() -> None:
-    """Both look at the same time, and start their nodes a moment later."""
+    """Both search at the same time, and start their nodes a moment later."""
     processes = [
         subprocess.Popen([sys.executable, "-c", TAKE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(3)

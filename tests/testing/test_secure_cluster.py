@@ -140,7 +140,7 @@ def test_an_open_cluster_says_how_to_get_users(chronik_cluster: Cluster) -> None
 
 @pytest.mark.slow
 def test_three_nodes_form_a_secure_cluster() -> None:
-    """Brokers log in to each other, and the quorum asks for certificates. A change holds on all nodes at once."""
+    """Brokers log in to each other, and the quorum requires certificates. A change applies on all nodes at once."""
     with Cluster(nodes=3, secure=True) as cluster:
         cluster.allow("alice", "write", "create", topic="orders")
         for node_id in (1, 2, 3):
@@ -155,7 +155,7 @@ def test_a_secure_node_starts_within_a_second() -> None:
 
 
 def test_the_pytest_plugin_imports_nothing_heavy() -> None:
-    """Everybody who has the package installed pays for it in every run of pytest."""
+    """Every user of the package would pay for it in every run of pytest."""
     script = "import sys, pytest; before = set(sys.modules); import chronik.testing.pytest_plugin; "
     script += "print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

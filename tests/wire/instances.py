@@ -1,8 +1,8 @@
 """Instances of any message in any version: random ones, and the ones that sit on an edge.
 
-A `Layout` is a message class seen at one version: the fields that are there, each with the name Kafka's JSON gives it.
-`make` fills a layout with what a `Draw` picks; `to_json` and `from_json` speak the dialect of Kafka's JSON converters.
-The same random generator gives the same instances; nothing here reads or writes wire bytes.
+A `Layout` is a message class at one version: its fields, each with its name in Kafka's JSON. `make` fills a layout with
+what a `Draw` picks; `to_json` and `from_json` speak the dialect of Kafka's JSON converters. The same random generator
+gives the same instances; nothing here reads or writes wire bytes.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _layout(struct: type[Struct], version: int, kafka: Mapping[str, KafkaField] 
         if not isinstance(kind, Scalar):
             inner = _layout(kind, version, theirs.fields if theirs else None, flexible=flexible)
         json_name = theirs.json_name if theirs else field.name
-        # Whoever is wrong about it refuses the null that the other one takes.
+        # If one side is wrong about it, it refuses the other's null.
         nullable = version in field.nullable or (theirs is not None and theirs.nullable)
         parts.append(Part(field, field.name, field.type, json_name, nullable, inner))
     tags = [field.tag for field in struct.fields if field.tag is not None]
@@ -105,7 +105,7 @@ class Draw:
 
 
 class Nulls(Draw):
-    """Null wherever null may be; one element everywhere else, so that the nulls inside are reached."""
+    """Null wherever allowed; one element everywhere else, so that inner nulls are reached."""
 
     def null(self) -> bool:
         return True
@@ -115,7 +115,7 @@ class Nulls(Draw):
 
 
 class Defaults(Draw):
-    """What the schema gives a field that nobody sets, also inside of lists."""
+    """The schema's defaults for unset fields, also inside of lists."""
 
     def count(self, *, of_numbers: bool) -> int:
         return 1
@@ -238,7 +238,7 @@ ELEMENTS_MAX = 200  # of texts and structs: more take time, and thousands of emp
 
 
 def edges(shape: Layout) -> Iterator[tuple[str, Any]]:
-    """(name of the edge, instance): the extremes of what a message can hold."""
+    """(name of the edge, instance): the extreme values of a message."""
     yield "empties", make(shape, Draw())
     yield "nulls", make(shape, Nulls())
     yield "defaults", make(shape, Defaults())
@@ -247,7 +247,8 @@ def edges(shape: Layout) -> Iterator[tuple[str, Any]]:
 
 
 def lengths(shape: Layout) -> Iterator[tuple[str, Any]]:
-    """(name of the edge, instance): each list, text and blob in turn as long as makes its length a byte longer."""
+    """(name of the edge, instance): each list, text and blob in turn, long enough to make its length one byte
+    longer."""
     yield "longest", make(shape, OneLong(0, STRING_BYTES_MAX))
     for length in COMPACT_LENGTHS_THAT_GROW:
         for turn in itertools.count():
@@ -279,7 +280,7 @@ def _draw_value(part: Part, draw: Draw) -> Any:
 
 
 def seen_at(shape: Layout, instance: Any) -> Any:
-    """What a reader of the layout's version sees of an instance that has more: the rest is at its default."""
+    """An instance as a reader of the layout's version sees it: fields of other versions have their defaults."""
     made = zero_struct(shape.struct)
     for part in shape.parts:
         value = getattr(instance, part.name)

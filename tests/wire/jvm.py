@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def run_java(program: str, standard_input: str, version: str = "4.3.1") -> str:
-    """What the program prints. A program that fails raises CalledProcessError, with its complaint on our stderr."""
+    """Returns the program's output. If it fails, raises CalledProcessError, with its messages on stderr."""
     jars = Path(os.environ.get("CHRONIK_CACHE", REPOSITORY / ".cache")) / f"kafka-{version}"
     if not any(jars.glob("kafka-clients-*.jar")):
         pytest.skip(f"no Kafka jars in {jars}")

@@ -1,4 +1,5 @@
-"""A socket that acts as a Kafka broker towards librdkafka, just enough to catch what it produces and to feed it sets.
+"""A socket that acts as a Kafka broker for librdkafka, just enough to record what it produces and to send it record
+sets.
 
 One topic; its partitions hold the record sets given. It knows nothing of the code under test.
 """
@@ -45,8 +46,8 @@ class PretendBroker:
 
     def __exit__(self, *failure: object) -> None:
         self.closed.set()
-        # A shutdown wakes the thread that waits on a socket, and each thread closes its own. The one that accepts goes
-        # first, so that no connection comes in behind our back.
+        # A shutdown wakes the thread that waits on a socket, and each thread closes its own. The accepting thread comes
+        # first, so that no new connection is accepted meanwhile.
         self._wake(self.listener)
         self.threads[0].join()
         for connection in self.connections:
@@ -115,7 +116,7 @@ class PretendBroker:
         return struct.pack(">i", 1) + NAME + struct.pack(">i", 1) + partition + throttle
 
     def _fetched(self, version: int, body: bytes) -> bytes:
-        """Each set is given out once, to whoever asks from offset 0 on; after that there is nothing more."""
+        """Each set is returned once, to a fetch from offset 0 on; after that there are no more records."""
         at = 4 + 4 + 4 + (4 if version >= 3 else 0) + (1 if version >= 4 else 0) + (8 if version >= 7 else 0)
         (topic_count,) = struct.unpack_from(">i", body, at)
         at += 4

@@ -1,4 +1,4 @@
-"""Record sets that other people's software wrote, and what is in them. `data/README.md` says who wrote which file."""
+"""Record sets written by other software, with their contents. `data/README.md` says which software wrote which file."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def positions(data: bytes) -> range:
 
 
 def with_crc(batch: bytes) -> bytes:
-    """A batch of magic 2 with the checksum that its bytes ask for."""
+    """A batch of magic 2 with the correct checksum for its bytes."""
     return batch[:17] + struct.pack(">I", crc32c(batch[21:])) + batch[21:]
 
 
@@ -118,7 +118,7 @@ PEAKS = 3
 
 
 def peak_bytes(call: Callable[[], object]) -> int:
-    """The most that `call` has allocated through Python at any one moment.
+    """The peak of Python's memory allocations during `call`.
 
     Other threads of the process are counted as well, so it is measured a few times: what the call needs, it needs in
     each of them.

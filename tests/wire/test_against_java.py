@@ -1,6 +1,7 @@
-"""Every message in every version is, byte for byte, what the Java client's own generated classes write and read.
+"""Every message in every version is compared, byte for byte, with the Java client's generated classes.
 
-Two releases of Kafka answer, each for the versions it knows: 3.9.1 alone for the oldest, 4.3.1 alone for the newest.
+Two releases of Kafka are used, each for the versions that it knows: 3.9.1 alone for the oldest, 4.3.1 alone for the
+newest.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ def test_what_nobody_sets_is_the_same_in_java(
         assert isinstance(java, str), where
         ours = zero_struct(shape.struct)
         for part in shape.parts:
-            if part.type is SCALARS["records"] and part.nullable:  # null there, required here: nobody leaves them alone
+            if part.type is SCALARS["records"] and part.nullable:  # nullable there, required here: no client omits them
                 setattr(ours, part.name, None)
         assert from_json(shape, json.loads(java)) == ours, where
 

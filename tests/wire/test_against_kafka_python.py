@@ -62,7 +62,7 @@ def test_kafka_python_reads_what_we_write_and_writes_the_same(message: type[Stru
             instance.error_code = 0
         ours = encode(instance, version)
         read = theirs.decode(ours, version=version, header=False)
-        read._header = None  # decode leaves it unset, encode of some classes looks at it
+        read._header = None  # decode does not set it, but encode of some classes reads it
         assert from_kafka_python(shape, read) == instance
         assert bytes(read.encode(header=False)).hex() == ours.hex()
         assert decode(message, version, ours) == instance
@@ -92,7 +92,7 @@ def _value(part: Part, theirs: Any) -> Any:
 
 
 def _bits(operations: set[int] | None) -> int:
-    """The top bit alone means that nobody asked for them; that is None there."""
+    """Only the top bit means that they were not requested; in kafka-python that is None."""
     if operations is None:
         return -(2**31)
     return sum(1 << bit for bit in operations if bit < 31) - (2**31 if 31 in operations else 0)

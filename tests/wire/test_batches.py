@@ -28,7 +28,7 @@ def only(data: bytes) -> batches.BatchView:
 
 
 def rebuilt(batch: batches.BatchView) -> bytes:
-    """The batch written again from what was read of it."""
+    """The batch, encoded again from its decoded contents."""
     return batches.build(
         list(iterate(batch, ROOM)),
         batch.compression,
@@ -47,12 +47,12 @@ def rebuilt(batch: batches.BatchView) -> bytes:
     )
 
 
-# Reading and writing what others wrote
+# Reading and writing batches of other software
 
 
 @pytest.mark.parametrize("fixture", ORDINARY, ids=name_of)
 def test_batches_of_other_clients_hold_what_they_wrote(fixture: fixtures.Fixture):
-    """Java, librdkafka and kafka-python, every codec: what one client writes the others must be able to read."""
+    """Java, librdkafka and kafka-python with every codec: each client must be able to read the others' batches."""
     assert fixtures.read(fixture.data, 2) == fixture.expected
     assert only(fixture.data).compression is fixture.codec
 
@@ -73,7 +73,7 @@ def test_a_batch_without_compression_is_written_again_byte_for_byte(fixture: fix
 
 @pytest.mark.parametrize("fixture", [each for each in ORDINARY if each.codec], ids=name_of)
 def test_a_compressed_batch_written_again_holds_the_same(fixture: fixtures.Fixture):
-    """Compressors differ in their bytes, never in what comes out."""
+    """Compressors differ in their bytes, but not in the decompressed data."""
     again = rebuilt(only(fixture.data))
     assert fixtures.read(again, 2) == fixture.expected
 
@@ -107,7 +107,7 @@ def test_a_header_is_read_field_by_field():
     ],
 )
 def test_attributes_are_read_bit_by_bit(attributes: int, expected: tuple[object, ...]):
-    """Bits that mean nothing yet must not change the meaning of the others."""
+    """Undefined bits must not change the meaning of the others."""
     data = bytearray(JAVA["magic2.empty"].data)
     data[21:23] = attributes.to_bytes(2, "big")
     batch = only(bytes(data))
@@ -122,7 +122,7 @@ def test_attributes_are_read_bit_by_bit(attributes: int, expected: tuple[object,
 
 
 def test_an_empty_batch_keeps_its_offsets_and_producer():
-    """Compaction leaves such a batch behind when it removes the last record, so that the sequence is not lost."""
+    """Compaction leaves such a batch when it removes the last record, so that the sequence is not lost."""
     batch = only(JAVA["magic2.empty"].data)
     assert (batch.base_offset, batch.last_offset, batch.record_count) == (1000, 1004, 0)
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (4_000_000_001, 3, 77)
@@ -155,7 +155,7 @@ def test_header_fields_that_do_not_fit_are_refused():
 
 @pytest.mark.parametrize("codec", Codec)
 def test_a_batch_by_another_codec_is_the_same_batch(codec: Codec):
-    """A topic may want a codec of its own; offsets, times, producer and records are the client's."""
+    """A topic may require a certain codec; offsets, times, producer and records stay the client's."""
     records = [Record(n, T + n, b"key", b"value" * n, (("h", b"1"),)) for n in range(50)]
     kept = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 11, "is_transactional": True, "leader_epoch": 5}
     for written in Codec:
@@ -246,17 +246,18 @@ def test_batches_that_clients_produce_are_accepted(fixture: fixtures.Fixture):
 
 # Where we differ from the broker that was asked, and why.
 STRICTER = {
-    "trailing_bytes": ErrorCode.INVALID_RECORD,  # it drops them and answers that all is well
+    "trailing_bytes": ErrorCode.INVALID_RECORD,  # it drops them and reports success
     "log_append_time": ErrorCode.INVALID_TIMESTAMP,  # it takes the type back and rewrites the batch
     "walk.offset_deltas_not_in_order": ErrorCode.INVALID_RECORD,  # it stores two records with one offset
 }
-NOT_OURS = {"transactional_bit_alone"}  # a matter of the request, which the handler looks at
+NOT_OURS = {"transactional_bit_alone"}  # depends on the request, so the handler checks it
 WALKED = {"walk.", "compacted."}
 
 
 @pytest.mark.parametrize(("case", "code", "hexed"), fixtures.lines("kafka-verdicts.hex"))
 def test_a_produced_batch_gets_the_answer_that_kafka_gives(case: str, code: str, hexed: str):
-    """Each case breaks one rule; a real Kafka 4.3.1 was asked. Its -1 stands for an exception that nobody expected."""
+    """Each case breaks one rule; the expected codes are those of a real Kafka 4.3.1. Its -1 stands for an unexpected
+    exception."""
     data = b"" if hexed == "-" else bytes.fromhex(hexed)
     if case == "too_large":
         data += bytes(1_100_000)
@@ -283,7 +284,7 @@ def test_the_largest_batch_allowed_is_accepted():
 
 
 def test_more_records_than_the_bytes_can_hold_are_refused():
-    """Whoever makes room for `record_count` records must be able to trust it."""
+    """Code that allocates for `record_count` records must be able to trust it."""
     data = bytearray(JAVA["magic2.none.from0"].data)
     data[23:27] = (60).to_bytes(4, "big")
     data[57:61] = (61).to_bytes(4, "big")
@@ -307,7 +308,7 @@ def test_a_produced_batch_with_any_byte_changed_is_refused(fixture: fixtures.Fix
 
 @pytest.mark.parametrize("fixture", MAGIC_2, ids=name_of)
 def test_every_prefix_of_a_batch_is_malformed(fixture: fixtures.Fixture):
-    """A cut batch is never taken for a shorter one."""
+    """A truncated batch is never accepted as a shorter one."""
     for end in fixtures.positions(fixture.data):
         view = memoryview(fixture.data)[:end]
         with pytest.raises(Malformed):
@@ -320,7 +321,7 @@ def test_every_prefix_of_a_batch_is_malformed(fixture: fixtures.Fixture):
 
 @given(st.binary(max_size=200) | st.binary(max_size=100).map(JAVA["magic2.none.from0"].data[:61].__add__))
 def test_any_bytes_are_a_batch_or_malformed(data: bytes):
-    """Nothing that a peer sends raises anything else."""
+    """No input raises any other exception."""
     view = memoryview(data)
     fixtures.is_fine_or_malformed(batches.validate_produced, view, BATCH_BYTES_MAX)
     fixtures.is_fine_or_malformed(batches.validate_replicated, view, 0)
@@ -348,7 +349,7 @@ def test_a_codec_that_does_not_exist_is_found_before_anybody_asks_for_it():
 
 
 def test_a_follower_takes_batches_in_order_and_intact():
-    """Offsets go up, gaps are compaction's; what is damaged is never stored."""
+    """Offsets increase, gaps come from compaction, and damaged batches are never stored."""
     ordered = JAVA["magic2.none.from1000"].data + JAVA["magic2.commit"].data
     assert [b.base_offset for b in batches.validate_replicated(memoryview(ordered), 1000)] == [1000, 1005]
     assert [b.base_offset for b in batches.validate_replicated(memoryview(ordered[:-3]), 900)] == [1000]
@@ -387,7 +388,8 @@ def test_offset_and_epoch_are_patched_without_touching_the_checksum():
 
 
 def test_a_batch_that_cannot_be_written_to_is_stamped_with_a_new_head():
-    """Request frames are immutable bytes; the log writes head and rest in turn instead of copying the batch."""
+    """Request frames are immutable bytes; the log writes the header and the rest separately instead of copying the
+    batch."""
     batch = only(JAVA["magic2.none.from0"].data)
     head, rest = batches.STAMP.pack(1000, batch.length_bytes, 9), batch.data[batches.STAMP_BYTES :]
     expected = bytearray(JAVA["magic2.none.from0"].data)

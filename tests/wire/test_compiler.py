@@ -62,7 +62,7 @@ def test_what_is_read_and_written_in_pieces_is_the_same(message: type[Struct]) -
 
 
 def test_a_long_message_is_read_and_written_in_many_pieces() -> None:
-    """Whatever is nested how: no more than a few elements come between two pauses."""
+    """However structs are nested, only a few elements come between two pauses."""
     partitions = [FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1) for n in range(31)]
     topics = [FetchTopic(topic="t", partitions=partitions)] * 100
     value = FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics, forgotten_topics_data=[])

@@ -1,4 +1,4 @@
-"""Codecs: what others write, what others read, and limits that hold."""
+"""Codecs: compatible with other software in both directions, and with limits that hold."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REAL = [codec for codec in Codec if codec is not Codec.NONE]
 TEXT = b"the quick brown fox jumps over the lazy dog, " * 3000  # several snappy and lz4 blocks
 MIB = 1 << 20
 
-# Streams written out by hand or by the formats' own libraries, with what is in them.
+# Streams written by hand or by the formats' own libraries, with their contents.
 LITERAL = {
     "snappy raw": (Codec.SNAPPY, "05 10 68656c6c6f", b"hello"),
     "snappy xerial": (
@@ -64,7 +64,7 @@ def linked_lz4(content: bytes) -> bytes:
     return lz4.frame.compress(content, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=True, store_size=False)
 
 
-# (codec, how somebody else writes it)
+# (codec, compressor of another library)
 FOREIGN = {
     "gzip of zlib": (Codec.GZIP, lambda content: zlib.compress(content, 9, 31)),
     "raw snappy, as librdkafka": (Codec.SNAPPY, snappy.compress),
@@ -153,7 +153,7 @@ def test_levels_are_kafkas_and_make_a_difference(codec: Codec):
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.SNAPPY])
 def test_codecs_without_levels_take_none(codec: Codec):
-    """A level for snappy is a mistake in somebody's configuration."""
+    """A level for snappy is a configuration error."""
     with pytest.raises(Unencodable):
         compress(codec, b"", 1)
 
@@ -166,7 +166,7 @@ def test_the_header_hash_is_xxh32(size: int):
 
 
 def test_the_broken_lz4_header_is_accepted_only_where_it_belongs():
-    """Magic 0 readers take any header checksum, as Kafka does; everywhere else a wrong one is damage."""
+    """Like Kafka, readers of magic 0 accept any header checksum; everywhere else a wrong one is damage."""
     broken = compress(Codec.LZ4, TEXT, broken_lz4=True)
     right = compress(Codec.LZ4, TEXT)
     assert broken[:7].hex() == "04224d1860401a"  # the bytes of the Java client and of kafka-python in magic 0
@@ -176,7 +176,7 @@ def test_the_broken_lz4_header_is_accepted_only_where_it_belongs():
     with pytest.raises(CorruptBatch):
         decompress(Codec.LZ4, broken, MIB)
     sized = bytearray(lz4.frame.compress(TEXT, block_linked=False))
-    sized[14] ^= 0xFF  # with a content size, the checksum stands eight bytes further on
+    sized[14] ^= 0xFF  # with a content size, the checksum is eight bytes later
     assert decompress(Codec.LZ4, sized, MIB, broken_lz4=True) == TEXT
 
 
@@ -217,7 +217,7 @@ def test_a_bomb_is_stopped_at_the_limit(name: str):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads a process's peak memory from /proc")
 def test_bombs_do_not_grow_the_process():
-    """tracemalloc does not see what a library takes for itself, so a process of its own is measured as a whole."""
+    """tracemalloc does not see memory of libraries, so a separate process is measured as a whole."""
     program = textwrap.dedent("""
         import sys
         from chronik.wire.compression import Codec, decompress
@@ -288,7 +288,7 @@ STREAMS = {f"ours: {codec.name}": (codec, compress(codec, TEXT[:500])) for codec
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_every_prefix_of_a_stream_is_malformed(name: str):
-    """A cut stream is never taken for a shorter one."""
+    """A truncated stream is never accepted as a shorter one."""
     codec, stream = STREAMS[name]
     # These end where a block or frame does, and nothing in the format says that more should come.
     whole_before = (

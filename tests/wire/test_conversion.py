@@ -53,7 +53,7 @@ def only(data: bytes) -> batches.BatchView:
     ("name", "expected"), [line for line in fixtures.lines("java-conversions.hex") if line[0].startswith("up.")]
 )
 def test_a_produced_set_becomes_what_kafka_makes_of_it(name: str, expected: str):
-    """Byte for byte, but for what the compressors choose."""
+    """Byte for byte, except for the compressors' output."""
     source, _, stamp = name.removeprefix("up.").rpartition(".")
     appended_at = APPENDED_AT if stamp == "LogAppendTime" else None
     ours = up_convert(memoryview(JAVA[source].data), ROOM, append_timestamp=appended_at)
@@ -76,14 +76,14 @@ def test_a_produced_set_becomes_what_kafka_makes_of_it(name: str, expected: str)
     ids=name_of,
 )
 def test_sets_that_old_clients_produce_become_valid_batches(fixture: fixtures.Fixture):
-    """What comes out is checked as if a new client had sent it, and holds what the old one wrote."""
+    """The result is validated like a new client's batch, and contains the old client's records."""
     batch = batches.validate_produced(memoryview(up_convert(memoryview(fixture.data), ROOM)), ROOM)
     assert list(records.iterate(batch, ROOM)) == fixture.expected
     assert batch.compression is fixture.codec
 
 
 def test_offsets_of_the_client_are_not_looked_at():
-    """Old clients write what they like: zeros, a count, or what they fetched elsewhere."""
+    """Old clients send arbitrary offsets: zeros, a count, or those of fetched messages."""
     made = [Record(offset, T, None, b"%d" % index) for index, offset in enumerate((900, 3, 3))]
     batch = only(up_convert(memoryview(legacy_batches.build(made, 1)), ROOM))
     assert [(r.offset, r.value) for r in records.iterate(batch, ROOM)] == [(0, b"0"), (1, b"1"), (2, b"2")]
@@ -128,7 +128,7 @@ GZIP_1 = legacy_batches.build([Record(0, T, None, b"v")], 1, Codec.GZIP)
     ],
 )
 def test_a_set_that_kafka_would_not_take_is_refused(data: bytes, error: type[Malformed]):
-    """One batch must be able to stand for the whole set."""
+    """One batch must be able to represent the whole set."""
     with pytest.raises(error):
         up_convert(memoryview(data), ROOM)
 
@@ -147,7 +147,7 @@ def test_a_produced_wrapper_is_not_decompressed_beyond_the_limit():
     ("name", "expected"), [line for line in fixtures.lines("java-conversions.hex") if line[0].startswith("down.")]
 )
 def test_stored_batches_become_what_kafka_sends_to_old_clients(name: str, expected: str):
-    """Byte for byte, but for what the compressors choose: headers and control batches gone, offsets kept."""
+    """Byte for byte, except for the compressors' output: without headers and control batches, with the same offsets."""
     stem, _, magic_text = name.removeprefix("down.").rpartition(".to")
     source, _, first_offset = stem.rpartition(".from")
     magic = int(magic_text)
@@ -189,14 +189,14 @@ def test_up_and_down_again_gives_the_same_records(stored: list[Record], codec: C
 
 
 def test_zstd_cannot_be_sent_to_an_old_client():
-    """Kafka answers UNSUPPORTED_COMPRESSION_TYPE rather than compress anew."""
+    """Kafka returns UNSUPPORTED_COMPRESSION_TYPE rather than recompress."""
     for magic in (0, 1):
         with pytest.raises(UnsupportedCompression):
             down_convert(memoryview(STORED["zstd.from1000"]), magic, 0, ROOM)
 
 
 def test_a_stored_batch_is_not_decompressed_beyond_the_limit():
-    """What is stored was not walked when it came, so it may be a bomb."""
+    """Stored records were not parsed on arrival, so they may be a decompression bomb."""
     data = batches.build([Record(0, T, None, bytes(5 * MIB))], Codec.LZ4)
     with pytest.raises(TooLarge):
         down_convert(memoryview(data), 1, 0, MIB)
@@ -228,7 +228,7 @@ def test_a_damaged_set_raises_nothing_but_malformed(fixture: fixtures.Fixture):
 
 @given(st.binary(max_size=150))
 def test_any_bytes_are_converted_or_malformed(data: bytes):
-    """Nothing that a peer sends raises anything else."""
+    """No input raises any other exception."""
     is_fine_or_malformed(up_convert, memoryview(data), ROOM)
     is_fine_or_malformed(down_convert, memoryview(data), 0, 0, ROOM)
 

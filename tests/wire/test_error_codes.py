@@ -7,7 +7,7 @@ import pytest
 from chronik.wire.error_codes import ErrorCode
 from tests.wire.jvm import run_java
 
-# What the Java client treats as retriable, by number; a wrong entry makes clients give up, or try for ever.
+# The errors that the Java client retries, by number; a wrong entry makes clients give up, or retry forever.
 RETRIABLE = {
     2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88, 89, 100, 103, 106,
     122, 123, 133,
@@ -60,7 +60,7 @@ def test_a_code_of_a_newer_kafka_is_an_unknown_server_error():
 
 
 def test_every_code_says_something_of_its_own():
-    """People read these in logs; two codes with one text, or none, help nobody."""
+    """People read these in logs, so two codes must not share a text, and none may be empty."""
     assert len({code.message for code in ErrorCode}) == len(ErrorCode)
     assert all(0 < len(code.message) <= 100 for code in ErrorCode)
 

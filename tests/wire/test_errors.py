@@ -37,7 +37,7 @@ def test_an_error_survives_a_copy(error: Malformed, code: ErrorCode):
 
 
 def test_a_malformed_message_names_message_version_and_field():
-    """These are what a bug report needs."""
+    """A bug report needs these."""
     error = errors.MalformedMessage("FetchRequest", 12, "topics[3].name", 40, "a length of -7")
     assert str(error) == "FetchRequest v12, field topics[3].name, byte 40: a length of -7"
     assert (error.message, error.version, error.field) == ("FetchRequest", 12, "topics[3].name")

@@ -47,14 +47,14 @@ def test_frames_do_not_depend_on_how_the_bytes_arrive(bodies: list[bytes], cuts:
 
 
 def test_a_frame_larger_than_the_scratch_buffer_arrives_whole() -> None:
-    """It is received straight into its own memory; the frame behind it must not be swallowed."""
+    """It is received directly into its own memory; the next frame must not be lost."""
     reader = FrameReader(1 << 20)
     got = reader.feed(frame(b"before") + frame(LARGE) + frame(b"behind"))
     assert [bytes(f) for f in got] == [b"before", LARGE, b"behind"]
 
 
 def test_readers_of_two_threads_do_not_share_their_scratch() -> None:
-    """A client and a broker in one process run on two loops: one asks for room before the other has used its own."""
+    """A client and a broker in one process run on two loops: one requests room before the other has used its own."""
     one, other = FrameReader(1 << 20), FrameReader(1 << 20)
     room, other_room = one.room(), other.room()
     room[: len(frame(b"one"))] = frame(b"one")
@@ -83,7 +83,7 @@ def test_a_frame_can_be_written_to_and_keeps_its_bytes() -> None:
 
 @pytest.mark.parametrize("size", ["ffffffff", "80000000", "00000401", "48545450"])
 def test_a_size_out_of_bounds_is_refused_before_anything_is_allocated(size: str) -> None:
-    """Negative, one over the limit, and `HTTP`: what a browser sends to the wrong port."""
+    """Negative, one over the limit, and `HTTP`, which a browser sends to a wrong port."""
     with pytest.raises(BadFrame, match="at most 1024"):
         FrameReader(1024).feed(bytes.fromhex(size))
 

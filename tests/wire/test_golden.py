@@ -1,7 +1,7 @@
-"""Fixed bytes, written by Kafka's own classes and kept in golden_messages.txt, against the values they stand for.
+"""Fixed bytes, written by Kafka's own classes and stored in golden_messages.txt, compared with their values.
 
-The other comparisons make their instances up; these bytes stay. They hold where no JVM is at hand, and a reader can
-follow a message through its versions. One value serves all versions: a version leaves out the fields it does not have.
+Other comparisons generate their instances; these bytes are constant. They need no JVM, and a reader can compare a
+message in all its versions. One value serves all versions: a version omits the fields that it does not have.
 """
 
 from __future__ import annotations
@@ -327,7 +327,7 @@ def test_throttle_time_stands_last_in_a_produce_response() -> None:
 @pytest.mark.java
 @pytest.mark.parametrize("release", RELEASES)
 def test_golden_bytes_are_what_java_writes(release: str) -> None:
-    """The file is evidence only as long as nobody edited it to make a test pass."""
+    """The file is evidence only as long as it was not edited to make a test pass."""
     asked, expected = [], []
     for golden in GOLDEN:
         value = VALUES[golden.message]

@@ -37,6 +37,7 @@ def test_flexible_messages_have_flexible_headers_but_for_the_answer_to_api_versi
     request_header: int,
     response_header: int,
 ) -> None:
-    """Who asks for ApiVersions cannot know the broker's versions yet, so the header of the answer never changes."""
+    """A client that sends ApiVersions does not know the broker's versions yet, so the header of the response never
+    changes."""
     assert request_header_version(request_class, version) == request_header
     assert response_header_version(response_class, version) == response_header

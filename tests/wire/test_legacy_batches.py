@@ -63,7 +63,7 @@ def test_a_message_of_magic_0_has_these_bytes():
 
 
 def test_a_message_of_magic_1_has_these_bytes():
-    """Literal: the timestamp stands before the key, and the checksum covers it."""
+    """Literal: the timestamp precedes the key, and the checksum covers it."""
     data = bytes.fromhex("0000000000000007 0000001a a5da6a62 01 00 0000018bcfe56800 00000002 6b31 00000002 7631")
     assert read(data) == [Record(7, T, b"k1", b"v1")]
     assert legacy_batches.build([Record(7, T, b"k1", b"v1", (("dropped", None),))], 1) == data
@@ -90,7 +90,7 @@ def test_a_set_without_compression_is_written_again_byte_for_byte(fixture: fixtu
 
 @pytest.mark.parametrize("fixture", [each for each in OLD if each.codec and each.writer == "java"], ids=name_of)
 def test_a_wrapper_is_written_as_java_writes_it_but_for_the_compressors_choices(fixture: fixtures.Fixture):
-    """Offset, timestamp and attributes of the wrapper, and every byte of what is inside."""
+    """Offset, timestamp and attributes of the wrapper, and every byte inside it."""
     stamp = APPENDED_AT if fixture.name.endswith("append_time") else None
     ours = legacy_batches.build(read(fixture.data), fixture.magic, fixture.codec, append_timestamp=stamp)
     (our_wrapper,), (their_wrapper,) = (list(legacy_batches.messages(memoryview(x))) for x in (ours, fixture.data))
@@ -202,7 +202,7 @@ def test_a_wrapper_that_contradicts_itself_is_invalid(data: bytes):
     ids=["checksum", "cut", "too short", "no message"],
 )
 def test_damage_inside_a_wrapper_is_found(inner: bytes):
-    """The wrapper's checksum covers what was compressed, not what the producer put in."""
+    """The wrapper's checksum covers the compressed bytes, not the producer's data."""
     with pytest.raises(CorruptBatch):
         read(wrapper(1, 0, inner))
 
@@ -234,7 +234,7 @@ def test_a_wrapper_is_not_decompressed_beyond_the_limit():
 )
 @pytest.mark.parametrize("cut_tail", [False, True])
 def test_a_broken_message_is_corrupt(data: bytes, cut_tail: bool):
-    """Each breaks one promise. A reader that tolerates a cut tail tolerates nothing else."""
+    """Each breaks one rule. A reader that accepts a cut tail accepts nothing else."""
     with pytest.raises(CorruptBatch):
         read(data, cut_tail=cut_tail)
 
@@ -281,7 +281,7 @@ def test_a_changed_byte_is_noticed(fixture: fixtures.Fixture):
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_set_or_malformed(data: bytes):
-    """Nothing that a peer sends raises anything else, right checksums or not."""
+    """No input raises any other exception, with or without valid checksums."""
     for each in (data, repaired(data)):
         is_fine_or_malformed(read, each)
         is_fine_or_malformed(read, each, cut_tail=True)

@@ -1,4 +1,4 @@
-"""What a message class is in Python's own terms."""
+"""The Python behaviour of message classes."""
 
 from __future__ import annotations
 

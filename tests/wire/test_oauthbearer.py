@@ -1,4 +1,4 @@
-"""The messages of OAUTHBEARER: what a client sends, what a broker reads of it, and what it refuses to read.
+"""The messages of OAUTHBEARER: those that a client sends, how a broker parses them, and which it refuses.
 
 tests/oracle/test_compat_bearer_logins.py sends the same to a real Kafka.
 """

@@ -1,4 +1,4 @@
-"""The client side of the protocol, without a socket: what is sent, how responses are matched, and how it ends."""
+"""The client side of the protocol, without a socket: requests, matching of responses, and the end of a connection."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_broker_too_old_for_our_api_versions_is_asked_again_in_version_0() -> 
 
 
 def test_a_broker_that_refuses_version_0_too_is_given_up() -> None:
-    """Asking for ever would be a loop at the speed of the network."""
+    """Asking forever would be a loop at the speed of the network."""
     peer = Peer("broker:9092", "test")
     peer.begin()
     peer.feed(reply(api_versions({}, UNSUPPORTED_VERSION), 0, 0))
@@ -139,7 +139,7 @@ def test_a_caller_that_asks_for_versions_itself_gets_the_old_brokers_answer_too(
     ],
 )
 def test_no_common_version_names_address_and_both_ranges(served: str, version_min: int, why: str) -> None:
-    """The user has to know which side to upgrade. The connection goes on: nothing was sent."""
+    """The user must know which side to upgrade. The connection stays open, because nothing was sent."""
     peer = Peer("broker:9092", "test", served={16: Versions.parse(served), 12: Versions(0, 4)})
     peer.begin()
     with pytest.raises(Unsupported, match=why):
@@ -158,7 +158,7 @@ def test_an_api_that_is_not_served_is_said_before_anything_is_sent() -> None:
 
 
 def script() -> tuple[bytes, list[tuple[str, Any]]]:
-    """Three responses, of which the second is larger than what is read at a time."""
+    """Three responses, the second of which is larger than one read."""
     many = [ListedGroup(group_id=f"group-{index:06}" * 10, protocol_type="consumer") for index in range(5_000)]
     large = ListGroupsResponse(error_code=0, groups=many)
     beat = HeartbeatResponse(error_code=27)
@@ -227,7 +227,7 @@ def test_a_response_that_nobody_asked_for_is_not_read() -> None:
 
 
 def test_a_bad_response_takes_none_of_those_before_it() -> None:
-    """They arrived whole; whoever asked for them may go on."""
+    """They arrived complete, so their callers can continue."""
     peer = ready()
     for tag in "ab":
         peer.send(ListGroupsRequest(), ListGroupsResponse, tag)
@@ -242,7 +242,8 @@ def test_a_bad_response_takes_none_of_those_before_it() -> None:
 
 
 def test_nothing_is_delivered_after_the_end_even_if_it_has_arrived() -> None:
-    """A driver may end the peer because of a response; those behind it belong to requests that were told so."""
+    """A driver may end the peer because of a response. Later ones belong to requests that were already reported as
+    failed."""
     peer = ready()
     for tag in "ab":
         peer.send(ListGroupsRequest(), ListGroupsResponse, tag)
@@ -314,7 +315,7 @@ def test_requests_in_flight_are_bounded_by_their_bytes() -> None:
 
 
 def test_the_end_names_those_who_wait_and_keeps_the_first_reason() -> None:
-    """What comes after the first fault is its consequence."""
+    """Later faults are consequences of the first one."""
     peer = ready()
     for tag in "ab":
         peer.send(ListGroupsRequest(), ListGroupsResponse, tag)
@@ -327,7 +328,7 @@ def test_the_end_names_those_who_wait_and_keeps_the_first_reason() -> None:
 
 
 def test_the_peers_own_requests_have_no_tag_to_return() -> None:
-    """Nobody outside asked for versions."""
+    """No caller requested versions."""
     peer = Peer("broker:9092", "test")
     peer.begin()
     assert peer.end(Closed("x")) == []

@@ -80,7 +80,7 @@ def test_with_log_append_time_every_record_has_the_time_of_the_append():
 
 
 def test_a_delete_horizon_does_not_change_the_times_of_records():
-    """Deltas then count from the horizon, which stands in place of the base timestamp."""
+    """Deltas are then relative to the horizon, which replaces the base timestamp."""
     (batch,) = batches.split(memoryview(JAVA["magic2.delete_horizon"].data))
     assert batch.has_delete_horizon
     assert batch.base_timestamp == T + 86_400_000
@@ -136,13 +136,13 @@ def test_an_offset_too_far_from_its_base_is_unencodable(offset: int):
     ],
 )
 def test_a_broken_record_is_invalid(hexed: str, count: int):
-    """Each breaks one promise; none may be read as something else."""
+    """Each breaks one rule; none may be read as something else."""
     with pytest.raises(InvalidRecord):
         list(records.iterate(batch_of(bytes.fromhex(hexed), count), ROOM))
 
 
 def test_a_record_that_goes_on_after_the_batch_is_never_given_out():
-    """Its last header lacks two of four bytes; a reader that cut it short would hand out a record nobody sent."""
+    """Its last header lacks two of four bytes; a reader that truncated it would return a record that no client sent."""
     payload = bytes.fromhex("18 00 00 00 01 01 02 00 08 6162")
     with pytest.raises(InvalidRecord):
         next(records.iterate(batch_of(payload, 1), ROOM))
@@ -153,7 +153,7 @@ def test_a_record_that_goes_on_after_the_batch_is_never_given_out():
     [(2**63 - 1, 1), (-(2**63), -1), (2**63 - 8000, 8191), (2**62, 2**62), (T, 2**63 - 1), (-2, -(2**63))],
 )
 def test_a_time_beyond_64_bits_is_invalid(base_timestamp: int, delta: int):
-    """It could be read, but never be written again: a conversion would fail on what a client sent."""
+    """It could be read but never written again, so a conversion of a client's data would fail."""
     body = b"\x00" + encode_varint(delta) + bytes.fromhex("00 01 01 00")
     data = bytearray(batch_of(encode_varint(len(body)) + body, 1).data)
     data[27:35] = base_timestamp.to_bytes(8, "big", signed=True)
@@ -197,7 +197,7 @@ def test_damage_inside_a_batch_raises_nothing_but_malformed(codec: str):
 
 @given(st.binary(max_size=120), st.integers(-1, 20), st.integers(0, 4))
 def test_any_bytes_are_records_or_malformed(payload: bytes, count: int, codec: int):
-    """Nothing that a peer sends raises anything else."""
+    """No input raises any other exception."""
     is_fine_or_malformed(lambda: list(records.iterate(batch_of(payload, count, codec), ROOM)))
 
 
@@ -246,13 +246,13 @@ def test_reading_stays_within_its_memory(payload: bytes, count: int):
 
 
 def test_thousands_of_headers_of_ordinary_size_are_read():
-    """The bound on memory must not shut out anything that anybody writes."""
+    """The memory limit must not exclude anything that real clients write."""
     record = Record(0, T, None, None, tuple((f"header-number-{i}", b"with a value") for i in range(20_000)))
     (batch,) = batches.split(memoryview(batches.build([record])))
     assert list(records.iterate(batch, ROOM)) == [record]
 
 
-# What a topic asks of records
+# A topic's requirements for records
 
 
 def test_a_compacted_topic_names_the_records_without_key():
@@ -312,7 +312,7 @@ def test_control_records_of_kafka_are_understood(name: str, expected: ControlTyp
 
 @pytest.mark.parametrize(("name", "outcome"), [("commit", ControlType.COMMIT), ("abort", ControlType.ABORT)])
 def test_a_marker_is_written_as_kafka_writes_it(name: str, outcome: ControlType):
-    """Old consumers go by these bytes to skip what was aborted."""
+    """Old consumers need these bytes to skip aborted records."""
     (theirs,) = batches.split(memoryview(JAVA[f"magic2.{name}"].data))
     ours = batches.build(
         [records.marker(theirs.base_offset, T, outcome, 9)],

@@ -52,7 +52,7 @@ def said(token: bytes, error_code: int = 0, message: str | None = None, **named:
 
 
 def test_a_login_follows_the_versions_and_comes_before_every_request() -> None:
-    """ApiVersions, SaslHandshake, then SaslAuthenticate until the mechanism is satisfied. Nothing else may travel."""
+    """ApiVersions, SaslHandshake, then SaslAuthenticate until the mechanism is done. No other request may be sent."""
     peer, mechanism = fresh(served=None)
     assert [type(each.request).__name__ for each in asked(joined(peer.begin()))] == ["ApiVersionsRequest"]
     peer.feed(reply(api_versions(SERVED), 4, 0))
@@ -74,7 +74,7 @@ def test_a_login_follows_the_versions_and_comes_before_every_request() -> None:
 
 
 def test_versions_that_are_known_beforehand_are_not_asked_before_a_login() -> None:
-    """Nodes of one release know what they serve."""
+    """Nodes of one release know each other's versions."""
     peer, _ = fresh()
     [first] = asked(joined(peer.begin()))
     assert isinstance(first.request, SaslHandshakeRequest)
@@ -111,7 +111,7 @@ def test_a_broker_that_cannot_prove_itself_is_not_trusted() -> None:
 
 
 def test_a_login_that_does_not_end_is_given_up() -> None:
-    """A hostile broker could keep a node busy for ever."""
+    """A hostile broker could keep a node busy forever."""
     peer, _ = fresh()
     peer.begin()
     peer.feed(reply(offered("DOUBLING"), 1, 0))

@@ -1,4 +1,4 @@
-"""The client's side of PLAIN and SCRAM: what it sends, which brokers it trusts, and what it refuses to compute."""
+"""The client's side of PLAIN and SCRAM: its messages, which brokers it trusts, and what it refuses to compute."""
 
 from __future__ import annotations
 

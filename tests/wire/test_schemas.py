@@ -117,7 +117,7 @@ def versions_in(release: str, message: type[Struct]) -> Iterator[tuple[int, int]
     """(version in that release's schema, the same version in ours)."""
     versions = Versions.parse(schema_in(release, message)["validVersions"])
     if release == "3.9.1" and issubclass(message, InternalRecord) and message.__name__.endswith("Key"):
-        # What is a key's record type since 4.0 was its version before.
+        # A key's record type since 4.0 was its version before.
         yield from [(message.record_type, 0)] if message.record_type in versions else []
     else:
         yield from ((version, version) for version in versions)
@@ -307,7 +307,7 @@ def reach_of_structs(message: type[Struct]) -> dict[type[Struct], set[int]]:
 
 
 def test_versions_are_written_in_one_way_only() -> None:
-    """`4+` lasts to the newest version and will go on, `4-7` ended; a field that is always there says nothing."""
+    """`4+` includes the newest version and later ones, `4-7` has ended; a field in all versions has no range."""
     reach: dict[type[Struct], set[int]] = {}
     newest: dict[type[Struct], int] = {}
     for message in MESSAGES.values():

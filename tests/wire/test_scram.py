@@ -1,4 +1,4 @@
-"""SCRAM's messages and values: the example of RFC 7677 byte by byte, and what is not a message."""
+"""SCRAM's messages and values: the example of RFC 7677 byte by byte, and invalid messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
 def test_the_exchange_of_rfc_7677() -> None:
-    """Anybody's client computes these bytes."""
+    """Every client computes these bytes."""
     first = read_client_first(CLIENT_FIRST)
     assert (first.user, first.authzid, first.nonce, first.extensions) == ("user", "", CLIENT_NONCE, {})
     assert b"n,," + client_first_bare("user", CLIENT_NONCE) == CLIENT_FIRST

@@ -1,4 +1,4 @@
-"""Lists that stand in many messages are encoded once a version, to the same bytes as any other list."""
+"""Lists that many messages contain are encoded once per version, to the same bytes as any other list."""
 
 from __future__ import annotations
 

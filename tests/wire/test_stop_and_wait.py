@@ -1,4 +1,4 @@
-"""One prepared request in flight, responses as bytes: what a load generator sends and takes."""
+"""One prepared request in flight, responses as bytes: the load generator's client."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_large_response_is_handed_over_without_its_size(piece_bytes: int) -> N
     "data",
     [
         pack_size(12) + bytes.fromhex("00000001") + b"contents",  # of another request
-        RESPONSE + RESPONSE,  # one was asked for
+        RESPONSE + RESPONSE,  # only one was requested
         pack_size(-1) + bytes(4),
         pack_size(2**30) + bytes(4),
         pack_size(2) + bytes(2) + RESPONSE,
@@ -53,7 +53,7 @@ def test_a_large_response_is_handed_over_without_its_size(piece_bytes: int) -> N
     ],
 )
 def test_what_is_not_the_response_that_is_due_is_noticed(data: bytes) -> None:
-    """Figures of a benchmark that counts somebody else's bytes as responses are worth nothing."""
+    """A benchmark that counts wrong bytes as responses is worthless."""
     with pytest.raises(Malformed):
         SmallResponses().received(data)
     large = LargeResponses()

@@ -43,7 +43,7 @@ def test_any_number_is_read_back(value: int):
 
 @pytest.mark.parametrize(("value", "hexed"), TABLE)
 def test_every_prefix_runs_out_of_bytes(value: int, hexed: str):
-    """The reader never takes a cut number for a smaller one."""
+    """The reader never accepts a truncated number as a smaller one."""
     data = bytes.fromhex(hexed)
     for end in range(len(data)):
         with pytest.raises(IndexError):

@@ -1,12 +1,12 @@
 """The admin listener of a node: /metrics, /healthz, /readyz and /status over a minimal HTTP/1.1.
 
-GET and HEAD only, no bodies, no thread, no framework. It answers as soon as the node begins to start, so that you can
-see why a node is not ready. The size of a request, the number of connections and the idle time are bounded; when all
-connections are in use, the one that was idle longest is closed. A peer that does not speak HTTP is disconnected, and
-logged once per address and cause. Requests never change the node's state.
+GET and HEAD only, no bodies, no thread, no framework. It serves as soon as the node begins to start, so that you can
+see why a node is not ready. The size of a request, the number of connections and the idle time are limited. When all
+connections are in use, the longest idle one is closed. A peer that does not speak HTTP is disconnected, and logged once
+per address and cause. Requests never change the node's state.
 
-A browser sends the host name of the page as Host. A page whose name points at this address (DNS rebinding) is refused
-because of that, before anything is read.
+A browser sends the page's host name in the Host header. So a page whose name resolves to this address (DNS rebinding)
+is recognised by its name and refused, before anything is read.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("chronik.broker.admin")
 
-HEAD_BYTES_MAX = 8 * 1024  # request line and headers; what others accept as well
-CONNECTIONS_MAX = 64  # scrapers, probes and people are few
-SILENT_SECONDS_MAX = 10  # between two requests, and for the whole of one
-SHOWN_BYTES = 40  # of what is no HTTP, in the log
+HEAD_BYTES_MAX = 8 * 1024  # request line and headers; a common limit
+CONNECTIONS_MAX = 64  # there are few scrapers, probes and operators
+SILENT_SECONDS_MAX = 10  # between two requests, and for reading one request
+SHOWN_BYTES = 40  # shown in the log of data that is not HTTP
 
 PLAIN, JSON = "text/plain; charset=utf-8", "application/json"
 REASONS = {
@@ -60,21 +60,21 @@ class Page(NamedTuple):
 
 
 class Admin:
-    """One per node. `open` before anything else of the node, `close` with its other listeners."""
+    """One per node. `open` it before any other part of the node, `close` it with the other listeners."""
 
     def __init__(self, base: NodeBase) -> None:
         self.base = base
         self.listener: Listener | None = None
-        self.connections: dict[AdminConnection, None] = {}  # the longest without a request first
+        self.connections: dict[AdminConnection, None] = {}  # the one without a request for longest is first
         self.refusals = Refusals(log)
         self._pages: Pages = StartingPages(base)
 
     def show(self, pages: Pages) -> None:
-        """From now on these are served."""
+        """Serves these pages from now on."""
         self._pages = pages
 
     async def open(self) -> None:
-        """A port that is taken stops the node only if somebody asked for that port."""
+        """A port in use stops the node only if the port was configured explicitly."""
         settings = self.base.settings
         address = settings.admin_listener
         if address is None:
@@ -90,7 +90,7 @@ class Admin:
             log.warning("the admin listener cannot use %s: %s; set chronik.admin.listener, or `none`", where, fault)
 
     def endpoints(self) -> list[EndpointAt]:
-        """What the cluster is told, so that its tools find every node's status."""
+        """The endpoint that the cluster's metadata contains, so that tools find every node's status."""
         if self.listener is None:
             return []
         protocol = PROTOCOLS.index("SSL" if self.base.certificates.server(ADMIN_ENDPOINT) else PLAINTEXT)
@@ -101,7 +101,7 @@ class Admin:
         ]
 
     def serves(self, host: str) -> bool:
-        """Whether a request may name this host: an address, localhost, or a name by which this node is known."""
+        """Whether a request may have this Host: an address, localhost, or a name of this node."""
         matched = _host_name.fullmatch(host)
         if matched is None:
             return False
@@ -114,7 +114,7 @@ class Admin:
         return name == "localhost" or _is_address(name) or name in [each.lower() for each in own if each]
 
     def make_room(self) -> bool:
-        """Ends the connection that has waited longest for a request of its peer: a probe must not wait for idlers."""
+        """Closes the connection that has been idle longest, so that a probe need not wait for idle ones."""
         idle = next((each for each in self.connections if not each.is_busy), None)
         if idle is not None:
             del self.connections[idle]
@@ -140,7 +140,7 @@ class Admin:
 
 
 def _is_address(name: str) -> bool:
-    """No page can be given an address as its name."""
+    """A web page cannot have an address as its host name."""
     try:
         ip_address(name.partition("%")[0])
     except ValueError:
@@ -153,18 +153,18 @@ def _verdict(good: str, why_not: str | None) -> Page:
 
 
 class AdminConnection(asyncio.Protocol):
-    """Answers requests one after the other; what a client sends ahead waits."""
+    """Serves requests one after the other. Pipelined requests wait."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._transport: asyncio.Transport | None = None
         self._peer = "?"
         self._unread = b""
-        self.is_busy = False  # with a request
+        self.is_busy = False  # a request is being served
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's are no subclass of it
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not subclass it
         name = transport.get_extra_info("peername") or ("?", 0)
         self._peer = str(name[0])
         if len(self._admin.connections) >= CONNECTIONS_MAX and not self._admin.make_room():
@@ -190,7 +190,7 @@ class AdminConnection(asyncio.Protocol):
             self._transport.abort()
 
     def _wait(self) -> None:
-        """For the next request only."""
+        """Waits for the next request only."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._admin.connections.pop(self, None)
@@ -200,7 +200,7 @@ class AdminConnection(asyncio.Protocol):
     def _serve(self) -> None:
         head, found, rest = self._unread.partition(b"\r\n\r\n")
         if not found:
-            # What cannot become a request is not waited for.
+            # Do not wait for the rest of data that cannot become a request.
             if not self.is_busy and b"\n" in head and not _request_line.match(head):
                 self._garbage(head)
             return None

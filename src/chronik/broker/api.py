@@ -1,12 +1,13 @@
-"""How a handler says what it serves and which permissions that needs. ApiVersions and the table of permissions are
-derived from these lines and from nothing else.
+"""How a handler declares the API that it serves and the permissions that it needs. ApiVersions and the table of
+permissions are derived from these declarations alone.
 
     @api(ListOffsetsRequest, ListOffsetsResponse, needs=(DESCRIBE.on(TOPIC),))
     def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse: ...
 
-A handler returns the response, or its body as bytes where it has that already; or a future of it, or `Later`, when it
-only waits (no task is made for it); or a coroutine when it has more to do; or a computation in pieces of any of these
-(`runtime.pieces`), when it may take long. None means that nothing is sent. It never writes to the connection.
+A handler returns the response, or its body as encoded bytes. A handler that only waits returns a future or `Later`, for
+which no task is created; one that has more to do returns a coroutine; one that may take long returns a generator of
+pieces (`runtime.pieces`) with any of these as its result. None means that no response is sent. A handler never writes
+to the connection.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ Handler = Callable[[Q, "Context"], "Response | bytes | Later | Awaitable[Any] | 
 
 
 class Later(NamedTuple):
-    """A response that is sent when `future` is done: `ready` if there is one and the future brings no error, else what
-    `respond` reads from the future."""
+    """A response that is sent when `future` is done: `ready`, if it is given and the future has no error; otherwise the
+    result of `respond` for the future."""
 
     future: asyncio.Future[Any]
     respond: Callable[[asyncio.Future[Any]], Response | bytes | None]
     ready: bytes | None = None
 
     def response(self) -> Response | bytes | None:
-        """Once the future is done."""
+        """Call this once the future is done."""
         future, respond, ready = self
         return ready if ready is not None and future.exception() is None else respond(future)
 
@@ -47,13 +48,13 @@ class Later(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Api:
     key: int
-    name: str  # Kafka's: ListOffsets
+    name: str  # Kafka's name, such as ListOffsets
     versions: Versions
     request: type[Request]
     response: type[Response]
     handle: Callable[[Any, Any], Any]
     file: str
-    needs: tuple[Need, ...]  # each of them, unless it says when
+    needs: tuple[Need, ...]  # all of them are required, except those with a condition
 
 
 _served: dict[int, Api] = {}
@@ -62,7 +63,7 @@ _served: dict[int, Api] = {}
 def api(
     request: type[Q], response: type[Response], versions: str | None = None, *, needs: tuple[Need, ...]
 ) -> Callable[[Handler[Q]], Handler[Q]]:
-    """Serves `request` in every version its schema has, or in `versions` when an API is served only in part."""
+    """Serves `request` in every version of its schema, or only in `versions`."""
 
     def register(handle: Handler[Q]) -> Handler[Q]:
         served = Versions.parse(versions) if versions else request.versions
@@ -77,8 +78,8 @@ def api(
 
 @functools.cache
 def served_apis() -> dict[int, Api]:
-    """Every API in `broker/apis`, by key. Importing a file is all it takes to serve it. Every new connection asks for
-    this list, so the folder is walked once."""
+    """Every API in `broker/apis`, by key. Importing a file registers its API. Every new connection needs this list, so
+    the folder is read only once."""
     from chronik.broker import apis
 
     for module in pkgutil.iter_modules(apis.__path__):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("chronik.authorizer")
 
-QUIET_NS: Final = NS_PER_S  # between two lines about one principal and rule
+QUIET_NS: Final = NS_PER_S  # between two lines for one principal and rule
 CALLERS_MAX: Final = 1_000  # pairs of principal and rule that are counted
 TEXT_CHARS_MAX: Final = 300  # of each string that a client chose
 
@@ -32,11 +32,12 @@ TEXT_CHARS_MAX: Final = 300  # of each string that a client chose
 class Audit:
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self._now_ns = now_ns
-        self._last: dict[tuple[str, object], tuple[int, int]] = {}  # when the last line was written, and how many since
+        # Time of the last line, and the number of denials since.
+        self._last: dict[tuple[str, object], tuple[int, int]] = {}
 
     @property
     def is_detailed(self) -> bool:
-        """Whether allowed actions are written as well."""
+        """Whether allowed actions are logged too."""
         return log.isEnabledFor(logging.DEBUG)
 
     def denied(
@@ -52,7 +53,7 @@ class Audit:
             return
         if len(self._last) >= CALLERS_MAX and key not in self._last:
             del self._last[next(iter(self._last))]
-        self._last.pop(key, None)  # the key moves to the end: the first is the one that was quiet for longest
+        self._last.pop(key, None)  # the key moves to the end, so the first key is the oldest
         self._last[key] = now_ns, 0
         line = _line("denied", session, operation, kind, name, api, decision)
         if repeated:
@@ -73,7 +74,7 @@ class Audit:
 
 
 def note_rules(session: Session, change: str, rules: Iterable[AccessRule]) -> None:
-    """Who created or deleted which rules, once that is committed."""
+    """Logs who created or deleted which rules. Call it after the commit."""
     for rule in rules:
         who = {"principal": _cut(str(session.principal)), "host": session.host}
         log.info("%s", json.dumps({"action": change, **who, "rule": _cut(rule_text(rule))}))

@@ -1,8 +1,8 @@
-"""Decides what a caller may do: everything (AllowEverything), or what the access rules say (StandardAuthorizer).
+"""Decides what a caller may do: everything (AllowEverything), or what the access rules allow (StandardAuthorizer).
 
-StandardAuthorizer asks `security.deciding` about the rules of this node's newest metadata image. Each connection keeps
-the actions that were allowed to it, for as long as the image has the same rules: an allowed action costs a lookup, no
-matter how many rules there are. What is denied, and what changes the cluster, is noted by `audit`.
+StandardAuthorizer uses `security.deciding` with the rules of this node's newest metadata image. Each connection caches
+its allowed actions until the rules change, so that an allowed action costs one lookup, however many rules there are.
+`audit` logs denied actions and changes to the cluster.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ if TYPE_CHECKING:
     from chronik.metadata.access import AccessRules
     from chronik.metadata.image import Image
 
-# Noted whenever they are allowed, so they are not kept. Nor is what lists ask for: there may be thousands of names.
+# Always logged when allowed, so they are not cached. Actions of list requests are not cached either, because there may
+# be thousands of names.
 CHANGING: Final = frozenset({CREATE, DELETE, ALTER, ALTER_CONFIGS})
-KEPT_MAX: Final = 1_000  # allowed actions of one connection, and decisions about resource types of all
-ANY_NAME: Final = "*"  # how "any resource of this type" is written in the audit
+# Cached actions of one connection, and cached decisions about resource types of all connections.
+KEPT_MAX: Final = 1_000
+ANY_NAME: Final = "*"  # stands for "any resource of this type" in the audit log
 
 
 class Notes(Enum):
-    """Which answers the audit notes."""
+    """Which decisions are logged."""
 
     ALL = "allowed and denied"
     ALLOWED = "allowed: if this is denied, another permission will do"
@@ -35,7 +37,7 @@ class Notes(Enum):
 
 
 class Authorizer(Protocol):
-    restricts: bool  # False: it allows everything, so it need not be asked
+    restricts: bool  # False: it allows everything, so it need not be called
 
     def allows(
         self,
@@ -48,11 +50,11 @@ class Authorizer(Protocol):
     ) -> bool:
         """Whether the session's principal may do this to the resource of this kind and name.
 
-        `api` is the name of the API that asks, and `notes` says which answers the audit notes.
+        `api` is the name of the calling API, and `notes` says which decisions are logged.
         """
 
     def allows_any(self, session: Session, operation: Operation, kind: Resource, api: str) -> Work[bool]:
-        """Whether there is any resource of this kind to which the session's principal may do this."""
+        """Whether the session's principal may do this to at least one resource of this kind."""
 
 
 class AllowEverything:
@@ -76,7 +78,7 @@ class AllowEverything:
 
 
 class Kept:
-    """The actions that were allowed to a principal by these rules."""
+    """The allowed actions of a principal under these rules."""
 
     __slots__ = ("allowed", "principal", "rules")
 
@@ -97,7 +99,7 @@ class StandardAuthorizer:
         self._store = store
         self._policy = policy
         self._audit = audit
-        self._any_rules: AccessRules | None = None  # that the decisions below are of
+        self._any_rules: AccessRules | None = None  # the rules of the decisions below
         self._any: dict[tuple[str, str, int, int], Decision] = {}
 
     def allows(
@@ -155,7 +157,7 @@ class StandardAuthorizer:
 def may_touch(policy: Policy, actor: Principal, touched: str) -> bool:
     """Whether `actor` may change the credentials of the principal `touched`, such as User:admin.
 
-    Only a super user may change those of a super user: otherwise a right to alter the cluster would be a right to
-    become one.
+    Only a super user may change the credentials of a super user: otherwise everyone with permission to alter the
+    cluster could become one.
     """
     return touched not in policy.super_users or str(actor) in policy.super_users

@@ -1,6 +1,6 @@
-"""Waiters for the same future share one callback of the event loop, and are called in the order in which they came.
+"""Waiters for the same future share one callback of the event loop, and are called in the order of their registration.
 
-A commit completes every waiting produce request of a partition at once. A callback for each would cost the loop an
+A commit completes every waiting produce request of a partition at once. A separate callback for each would need an
 object, a queue entry and a context: together a tenth of the cost of such a request.
 """
 
@@ -31,8 +31,9 @@ class Awaited:
             try:
                 call(future)
             except BaseException:
-                # As if each had its own callback: what one raises goes to the loop, and the others are called.
+                # As with separate callbacks, the loop handles an exception from one of them, and the others are called.
                 if at < len(calls):
-                    self._calls[future] = [*calls[at:], *self._calls.get(future, ())]  # who came meanwhile comes behind
+                    # Waiters that came meanwhile come after these.
+                    self._calls[future] = [*calls[at:], *self._calls.get(future, ())]
                     future.add_done_callback(self._done)
                 raise

@@ -1,9 +1,9 @@
-"""The certificates of a running node: which ones its listeners and its connections to other nodes use now.
+"""The certificates that a running node uses for its listeners and for its connections to other nodes.
 
 They are read when the node starts, when an operator alters a listener's keys, and when a file changes. New connections
-use the new ones, open ones stay. What cannot be used changes nothing: the node keeps the old certificates and raises an
-alarm. The subject and the host names of a certificate stay, unless ssl.allow.dn.changes and ssl.allow.san.changes allow
-otherwise, because other nodes and clients rely on them. A node without TLS does nothing here.
+use the new certificates; open connections are not affected. If a new certificate cannot be used, the node keeps the old
+one and raises an alarm. The subject and the host names of a certificate must not change, unless ssl.allow.dn.changes
+and ssl.allow.san.changes allow it, because other nodes and clients rely on them. A node without TLS does nothing here.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ WARNED_DAYS: Final = 14  # before a certificate expires
 
 
 class _Secured:
-    """What one listener uses."""
+    """The certificates of one listener."""
 
     def __init__(
         self, server: TlsServer, client: TlsClient, mapping: PrincipalMapping, stamps: tuple[int, ...]
     ) -> None:
         self.server, self.client, self.mapping, self.stamps = server, client, mapping, stamps
-        self.listener: Listener | None = None  # once it is open
+        self.listener: Listener | None = None  # set when it is open
 
 
 class Certificates:
-    """`open` reads them for the first time. Listeners are named as in the configuration."""
+    """`open` reads the certificates for the first time. Listeners have their configured names."""
 
     def __init__(self, live_settings: LiveSettings, disk: Disk, clock: Clock, alarms: Alarms) -> None:
         self._live_settings, self._disk, self._clock, self._alarms = live_settings, disk, clock, alarms
@@ -68,7 +68,7 @@ class Certificates:
             self._secured[name] = self._read(self._settings, name)
         self._look_at_dates()
 
-    # --- what is used
+    # --- current certificates
 
     def server(self, name: str) -> TlsServer | None:
         """For listening; None for a listener without TLS."""
@@ -76,7 +76,8 @@ class Certificates:
         return secured.server if secured is not None else None
 
     def client_to(self, name: str) -> Callable[[], TlsClient | None]:
-        """For connections to other nodes' listeners of this name: what to use whenever one is made."""
+        """Returns a function for connections to other nodes' listeners of this name. Call it for each new
+        connection."""
 
         def current() -> TlsClient | None:
             secured = self._secured.get(name)
@@ -85,12 +86,12 @@ class Certificates:
         return current
 
     def attach(self, name: str, listener: Listener) -> None:
-        """From now on the listener is told about new certificates."""
+        """The listener is notified of new certificates from now on."""
         if name in self._secured:
             self._secured[name].listener = listener
 
     def principal(self, name: str, subject: str | None) -> Principal:
-        """Who presented a certificate with this subject. Raises NoRuleFits."""
+        """The principal of a certificate with this subject. Raises NoRuleFits."""
         secured = self._secured.get(name)
         if subject is None or secured is None:
             return ANONYMOUS
@@ -110,13 +111,13 @@ class Certificates:
         return f"{principal} is no node of the quorum: add it to chronik.quorum.principals"
 
     def days_left(self) -> dict[str, float]:
-        """Until the certificate of each listener expires."""
+        """Days until the certificate of each listener expires."""
         now_ms = self._clock.wall_ms()
         return {
             name: (secured.server.identity.not_after_ms - now_ms) / DAY_MS for name, secured in self._secured.items()
         }
 
-    # --- what changes
+    # --- changes
 
     async def watch(self) -> None:
         """Runs until cancelled: reloads changed files, and checks expiry dates."""
@@ -131,13 +132,13 @@ class Certificates:
             self._look_at_dates()
 
     def reload(self) -> None:
-        """Reads everything again: the settings may have changed."""
+        """Reads everything again, because the settings may have changed."""
         for name in self._secured:
             self._renew(name)
         self._look_at_dates()
 
     def require_usable(self, settings: Settings) -> None:
-        """Raises BadSetting if a listener could not go on with these settings."""
+        """Raises BadSetting if a listener could not continue with these settings."""
         for name, present in self._secured.items():
             self._require_same(settings, name, present.server, self._read(settings, name).server)
 
@@ -159,7 +160,7 @@ class Certificates:
         self._alarms.cleared(CERTIFICATE, f"listener {name} has certificates that can be used", name)
 
     def _read(self, settings: Settings, name: str) -> _Secured:
-        # Stamps first: a file that is written meanwhile is read once more.
+        # Read the time stamps first, so that a file that changes meanwhile is read again.
         stamps = self._stamps(settings, name)
         server, client = (
             server_of(settings, name, self._disk.read_file),
@@ -173,7 +174,7 @@ class Certificates:
         return _Secured(server, client, mapping_of(settings, name), stamps)
 
     def _stamps(self, settings: Settings, name: str) -> tuple[int, ...]:
-        """When each file was written; 0 for one that is not there."""
+        """The modification time of each file; 0 if it does not exist."""
         return tuple(
             self._disk.modified_ms(path) if self._disk.exists(path) else 0 for path in files_of(settings, name)
         )

@@ -1,6 +1,6 @@
-"""Splits large requests to the controller into several commands, because it serves nobody else while it decides one.
+"""Splits large requests to the controller into several commands, because it does nothing else while it decides one.
 
-What belongs together, such as a topic that is named twice, stays in one command.
+Equal items, such as a topic that is named twice, stay in one command.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PER_COMMAND = 500
 
 
 def some_at_a_time(items: Sequence[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    """In the order given, unless there are enough to require grouping equal ones."""
+    """In the given order, unless there are so many that equal items must be grouped."""
     if len(items) <= PER_COMMAND:
         return [list(items)]
     together: dict[Hashable, list[T]] = {}

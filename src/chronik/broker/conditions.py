@@ -1,8 +1,8 @@
-"""Checks every few seconds for conditions that an operator must know about, and raises alarms (`runtime/alarms.py`).
+"""Checks every few seconds for conditions that operators must know about, and raises alarms (`runtime/alarms.py`).
 
 The conditions are a clock that jumped, a disk that refuses writes, too few file descriptors, damaged logs, and logs
-without a topic in the metadata. What the node does about them is decided elsewhere, with two exceptions: at a start on
-a full disk it releases the reserve that storage keeps for that, and it writes the metadata mark.
+without a topic in the metadata. Other modules handle these conditions, with two exceptions: at a start on a full disk
+this module releases storage's reserve, and it writes the metadata mark.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from chronik.raft.driver import RaftNode
     from chronik.runtime.interfaces import Lane
 
-PAUSE_S = 2  # between looks: whatever happens is told within five seconds
-CALM_MS = 30_000  # without a refusal, after which a disk with free space counts as healthy
-START_BYTES_MIN = 256 << 10  # free when the quorum's log is opened: a snapshot's file, a vote, some entries
-MARK_MS = 10_000  # the least time between two marks of the metadata, where other nodes have copies of it
-NEAR_LIMIT, FAR_FROM_LIMIT = 0.9, 0.8  # of the connections that there can be
+PAUSE_S = 2  # between checks: a condition is reported within five seconds
+CALM_MS = 30_000  # a disk with free space counts as healthy after this time without a refused write
+START_BYTES_MIN = 256 << 10  # required when the quorum's log is opened: a snapshot's file, a vote, some entries
+MARK_MS = 10_000  # minimum time between two metadata marks if other nodes have copies of the log
+NEAR_LIMIT, FAR_FROM_LIMIT = 0.9, 0.8  # fractions of the maximum number of connections
 MORE = "raise the limit of open files (ulimit -n, LimitNOFILE)"
 
 
@@ -46,7 +46,7 @@ class Conditions:
         self._marked_index = self._marked_at_ms = 0
 
     def opened(self) -> None:
-        """The logs are open, and with them the directory is ours; nothing else of the node has been opened yet."""
+        """The logs are open, so this node has locked the directory. Nothing else of the node is open yet."""
         directory = self._base.settings.log_dir
         self.wall_clock.compare_with_stamp(self._disk, directory)
         if self._disk.free_bytes(directory) >= START_BYTES_MIN:
@@ -108,7 +108,7 @@ class Conditions:
             self._alarms.raised(DESCRIPTORS, text, "files", level=logging.WARNING)
 
     def _look_at_damage(self) -> None:
-        """The code that detected it has already logged it."""
+        """The code that detected the damage has already logged it."""
         damaged = {f"{log.topic}-{log.partition}": log.lost for log in self._logs.all() if log.lost is not None}
         for name in self._damaged - damaged.keys():
             self._alarms.cleared(DAMAGED_LOG, f"{name} is mended or gone", name)

@@ -1,8 +1,8 @@
-"""Carries out AlterConfigs and IncrementalAlterConfigs: checks what only this broker can check, and forwards the rest.
+"""Handles AlterConfigs and IncrementalAlterConfigs: checks what only this broker can check, and forwards the rest.
 
 A broker checks its own configuration and that of all brokers, because only it knows its file. It also sets its log
-levels, which are stored nowhere. The controller checks and stores everything else. Each resource succeeds or fails on
-its own; one that a request names twice fails both times.
+levels, which are stored nowhere. The controller checks and stores everything else. Each resource succeeds or fails
+separately; one that a request names twice fails both times.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ log = logging.getLogger("chronik.broker.configs")
 
 
 def require_allowed(context: Context, operation: Operation, resource_type: int, name: str) -> None:
-    """Raises MetadataRefused. What belongs to no topic and no group belongs to the cluster."""
+    """Raises MetadataRefused. Resources other than topics and groups need permission for the cluster."""
     match resource_type:
         case ResourceType.TOPIC:
             is_allowed, error = context.allows(operation, TOPIC, name), ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -57,7 +57,7 @@ def require_allowed(context: Context, operation: Operation, resource_type: int, 
 async def change_configs(
     context: Context, resources: Sequence[ResourceChange], *, incremental: bool, validate_only: bool
 ) -> list[AlteredResource]:
-    """One answer for each resource, in their order."""
+    """One result for each resource, in their order."""
     services = context.services
     times = Counter((asked.resource_type, asked.resource_name) for asked in resources)
     answers = [_answer(asked) for asked in resources]
@@ -79,7 +79,7 @@ async def change_configs(
             resources=[asked for asked, _ in for_controller], incremental=incremental, validate_only=validate_only
         )
         await _submit(services, command, [answer for _, answer in for_controller])
-        # The same path may hold another certificate: then the image says nothing new, and the file does.
+        # The same path may hold a new certificate: then the file has changed, although the image has not.
         if not validate_only and any(
             _concerns_tls(asked) and not answer.error_code for asked, answer in for_controller
         ):
@@ -111,7 +111,7 @@ def _judge(services: Services, asked: ResourceChange, *, incremental: bool) -> N
 
 
 def _judge_broker(services: Services, asked: ResourceChange, *, incremental: bool) -> None:
-    """Whether the broker could go on with what would be set. What a list gains or loses, the controller judges."""
+    """Checks whether the broker could continue with the new values. The controller checks changes to lists."""
     name = asked.resource_name
     if name != CLUSTER_DEFAULT:
         require_this_broker(services.node_id, name)

@@ -1,10 +1,10 @@
-"""What DescribeConfigs shows of each kind of resource: every key with its value, its source, and where else it is set.
+"""The entries of DescribeConfigs for each kind of resource: every key with its value, its source, and its synonyms.
 
-An entry is complete; the handler leaves out what the client did not ask for. As Kafka does:
-- a value is shown as typed, whatever its spelling; synonyms are shown as they were written, each in its own unit;
-- synonyms begin where the key itself is set. A topic's retention.ms that comes from log.retention.hours has none of its
-  own, and is called a default;
-- secrets are never shown, nor is anything under a name that nobody knows.
+An entry is complete; the handler omits what the client did not request. As in Kafka:
+- a value is shown in canonical form; synonyms are shown as they were written, each in its unit;
+- the list of synonyms begins where the key itself is set. So a topic's retention.ms that comes from log.retention.hours
+  has no synonyms, and is shown as a default;
+- the values of secrets and of unknown keys are never shown.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from chronik.metadata.errors import refuse
 from chronik.wire.error_codes import ErrorCode
 
 UNKNOWN_TYPE = 0
-WITHOUT_EFFECT = "Without effect."  # how the documentation of such a key begins; `chronik config set` looks for it
+# The documentation of such a key begins with this; `chronik config set` looks for it.
+WITHOUT_EFFECT = "Without effect."
 DYNAMIC_BROKER_LOGGER, DYNAMIC_CLIENT_METRICS, DYNAMIC_GROUP = 6, 7, 8  # sources that only one kind of resource has
 
-# Broker keys that give the same topic key its default, the finest unit first.
+# Broker keys for the same topic default, the finest unit first.
 _alike = {
     synonym.key: tuple(each.key for each in definition.synonyms)
     for definition in TOPIC_CONFIGS.values()
@@ -69,14 +70,15 @@ def require_name(name: str) -> None:
 
 
 def topic_entries(settings: Settings, own: Mapping[str, str]) -> list[ConfigEntry]:
-    """`own` is what is set on the topic."""
+    """`own` contains the topic's own configs."""
     inherited = _inherited_by_topics(settings)
     return [_topic_entry(TOPIC_CONFIGS[each.name], settings, own) if each.name in own else each for each in inherited]
 
 
 @lru_cache(maxsize=8)
 def _inherited_by_topics(settings: Settings) -> tuple[ConfigEntry, ...]:
-    """The same for all topics, and asked for with each one that is created; a process has few nodes."""
+    """The entries of a topic without own configs. Cached, because they are the same for all topics, and CreateTopics
+    needs them for each one."""
     return tuple(_topic_entry(definition, settings, {}) for definition in TOPIC_CONFIGS.values())
 
 
@@ -114,7 +116,7 @@ def client_metrics_entries(own: Mapping[str, str]) -> list[ConfigEntry]:
 def _of_resource(
     definition: Definition, text: str | None, own_source: int | None, inherited: tuple[Synonym, ...]
 ) -> ConfigEntry:
-    """`own_source` is that of a value set on the resource itself; without one the first of the inherited counts."""
+    """`own_source` is the source of a value on the resource itself. Without one, the first inherited value applies."""
     value = None if text is None else show_value(definition.parse(text))
     synonyms = inherited if own_source is None else (Synonym(definition.name, value, own_source), *inherited)
     return ConfigEntry(
@@ -130,7 +132,7 @@ def _of_resource(
 
 
 def broker_entries(settings: Settings) -> list[ConfigEntry]:
-    """Everything this node was told, and what nobody told it."""
+    """All entries of this node's configuration, set or default."""
     layers = settings.layers
     known = [each for each in BROKER_KEYS if each.name not in LISTED_IF_SET or layers.is_set(each.name)]
     made_up = _made_up(settings)
@@ -140,7 +142,7 @@ def broker_entries(settings: Settings) -> list[ConfigEntry]:
 
 
 def cluster_entries(settings: Settings) -> list[ConfigEntry]:
-    """Only what is set at run time for all brokers."""
+    """Only values set at run time for all brokers."""
     layers = settings.layers
     entries = []
     for name in layers.cluster:
@@ -154,7 +156,7 @@ def cluster_entries(settings: Settings) -> list[ConfigEntry]:
 
 
 def _made_up(settings: Settings) -> dict[str, str]:
-    """Values whose defaults depend on other keys or on the machine."""
+    """Values with defaults that depend on other keys or on the machine."""
     admin = settings.admin_listener
     return {
         "node.id": str(settings.node_id),
@@ -195,9 +197,10 @@ def _unknown_entry(name: str, layers: Layers) -> ConfigEntry:
 
 
 def _synonyms(name: str, layers: Layers) -> tuple[Synonym, ...]:
-    """Where the key, and then the keys that stand for it, have values; strongest source first."""
+    """All values of the key and then of its synonyms; strongest source first."""
     found: Iterable[Setting] = [each for alike in _alike.get(name, (name,)) for each in layers.settings(alike)]
-    found = sorted(found, key=lambda each: each.source)  # stable: within a source the finer unit stays first
+    # The sort is stable: within a source, the finer unit stays first.
+    found = sorted(found, key=lambda each: each.source)
     begins = next((index for index, each in enumerate(found) if each.name == name), len(found))
     hidden = BROKER_KEYS[name].is_sensitive
     return tuple(Synonym(each.name, None if hidden else each.value, each.source) for each in found[begins:])

@@ -1,4 +1,4 @@
-"""The connections of a node: how many are allowed, and which have been idle or slow for too long.
+"""The connections of a node: limits their number, and closes idle and slow ones.
 
 A peer that does not read its responses is disconnected only when others need the memory.
 """
@@ -40,15 +40,15 @@ class Connections:
         self._per_host_overrides = per_host_overrides or {}
         self._per_host: Counter[str] = Counter()
         self._idle_ms_max = idle_ms_max  # -1: unlimited
-        self.are_served = False  # before, connections are taken and their requests wait
-        self.refusal: str | None = None  # why none is taken for now; an alarm has said so
-        self._open: dict[ServerConnection, None] = {}  # a dict keeps their order; a set would not
+        self.are_served = False  # before this, connections are accepted and their requests wait
+        self.refusal: str | None = None  # why no connection is accepted now; an alarm has reported it
+        self._open: dict[ServerConnection, None] = {}  # a dict, because it keeps the order
 
     def __len__(self) -> int:
         return len(self._open)
 
     def admit(self, connection: ServerConnection) -> str | None:
-        """None, or why there is no room for it."""
+        """Admits the connection and returns None, or returns the reason why not."""
         host = connection.session.host
         if self.refusal is not None:
             return self.refusal
@@ -62,7 +62,7 @@ class Connections:
         return None
 
     def begin(self) -> None:
-        """The node is registered: an answer of before would have told clients of a cluster without brokers."""
+        """The node is registered: earlier responses would have shown clients a cluster without brokers."""
         check(not self.are_served, "30 a node begins to serve once", connections=len(self._open))
         self.are_served = True
         for connection in self._open:
@@ -79,7 +79,8 @@ class Connections:
                 count=self._per_host[connection.session.host],
             )
             if not self._per_host[connection.session.host]:
-                del self._per_host[connection.session.host]  # addresses are many, and strangers choose them
+                # Clients choose their addresses, so unused entries must not pile up.
+                del self._per_host[connection.session.host]
                 check(
                     len(self._open) >= len(self._per_host),
                     "26 connections are counted by address",
@@ -106,7 +107,7 @@ class Connections:
         return unread_ns > UNREAD_SECONDS_MAX * NS_PER_S and self._is_memory_short()
 
     def refuse_all(self, why: str) -> None:
-        """Clients use other nodes until `accept`: a client that got errors here would retry here."""
+        """Clients use other nodes until `accept`. They would retry here if they got errors."""
         self.refusal = why
         self.close_all(why)
 

@@ -19,7 +19,8 @@ NO_NAMES: frozenset[str] = frozenset()
 
 
 class Context:
-    """`connection` is for handlers that hold back what comes behind their request, or hear when the client leaves."""
+    """`connection` is for handlers that hold back later requests of a connection, or that notice when the client
+    disconnects."""
 
     __slots__ = ("api", "client_id", "connection", "services", "throttle_ms", "version")
 
@@ -30,8 +31,8 @@ class Context:
         self.connection = connection
         self.version = version
         self.client_id = client_id
-        self.throttle_ms = 0  # how long the caller has to wait after this request, as far as its handler says
-        self.api = api  # its name
+        self.throttle_ms = 0  # how long the caller must wait after this request, as set by its handler
+        self.api = api  # the API's name
 
     @property
     def session(self) -> Session:
@@ -43,7 +44,7 @@ class Context:
 
     @property
     def client_host(self) -> str:
-        """As Kafka shows it in group descriptions: `/127.0.0.1`."""
+        """In Kafka's format for group descriptions: `/127.0.0.1`."""
         return f"/{self.connection.session.host}"
 
     def allows(self, operation: Operation, kind: Resource, name: str, notes: Notes = Notes.ALL) -> bool:
@@ -67,13 +68,13 @@ class Context:
     def denied(
         self, operation: Operation, kind: Resource, names: Iterable[str], notes: Notes = Notes.ALL
     ) -> frozenset[str]:
-        """Those of the names to which the caller may not do this."""
+        """The names for which the caller lacks this permission."""
         if not self.services.authorizer.restricts:
             return NO_NAMES
         return frozenset(name for name in dict.fromkeys(names) if not self.allows(operation, kind, name, notes))
 
     def permitted(self, operations: int, kind: Resource, name: str) -> int:
-        """Those of the operations that the caller may do to the resource, as bits (see `permissions.bits`)."""
+        """The operations among these that the caller may do to the resource, as bits (see `permissions.bits`)."""
         if not self.services.authorizer.restricts:
             return operations
         asked = (each for each in Operation if operations >> each & 1)

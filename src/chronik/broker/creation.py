@@ -1,4 +1,4 @@
-"""Topics that are created on use: auto-created ones, and the internal topics of the coordinators.
+"""Creates topics on first use: auto-created topics, and the internal topics of the coordinators.
 
 Both are created by the controller, like any other topic. Two concurrent requests do not conflict: the later one finds
 the topic.
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from chronik.broker.settings import Settings
 
 
-TOPICS_PER_COMMAND = 500  # the controller decides a command in one go
+TOPICS_PER_COMMAND = 500  # the controller decides a command in one step
 
 
 async def create_missing(services: Services, names: list[str]) -> dict[str, ErrorCode]:
-    """Creates each topic with the node's defaults. Returns why not, for those that were refused."""
+    """Creates each topic with the node's defaults. Returns the error of each that was refused."""
     names = list(dict.fromkeys(names))
     refused: dict[str, ErrorCode] = {}
     for start in range(0, len(names), TOPICS_PER_COMMAND):

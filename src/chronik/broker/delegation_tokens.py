@@ -1,8 +1,8 @@
-"""Delegation tokens on one node: their secrets, which are in no record and no log, and who may ask for tokens.
+"""Delegation tokens on one node: their secrets, which no record and no log contains, and who may request tokens.
 
-The secret of a token is HMAC-SHA512 of its id with delegation.token.secret.key. Its base64 text is the password of
-logins by SCRAM, whose user is the id. Salts are made of the id too, for ids that do not exist as well, so that nobody
-can tell them from others by an answer. Ids are random: who knows one has seen the token.
+The secret of a token is HMAC-SHA512 of its id with delegation.token.secret.key. Its base64 text is the password for
+SCRAM logins with the id as the user. Salts are derived from the id as well, even for unknown ids, so that responses do
+not reveal which ids exist. Ids are random, so only someone who has seen a token knows its id.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from chronik.wire.scram import ITERATIONS_MIN, ScramKind, keys_of, salted_passwo
 if TYPE_CHECKING:
     from chronik.broker.session import Session
 
-_LETTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"  # what Kafka draws salts from
+_LETTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"  # Kafka draws salts from these
 SALT_BYTES: Final = 25
 
 
 class KnownToken(NamedTuple):
-    """What a login needs to know of a token. `token` is None if it does not exist or has expired."""
+    """The data of a token that a login needs. `token` is None if it does not exist or has expired."""
 
     credential: ScramCredential
     token: DelegationToken | None
@@ -33,7 +33,7 @@ class KnownToken(NamedTuple):
 class DelegationTokens:
     def __init__(self, key: bytes, image: Callable[[], Image], wall_ms: Callable[[], int]) -> None:
         self._key, self._image, self._wall_ms = key, image, wall_ms
-        self._seen: Mapping[str, DelegationToken] | None = None  # the tokens that the secrets below are of
+        self._seen: Mapping[str, DelegationToken] | None = None  # the tokens for which the secrets below were computed
         self._hmacs: dict[str, bytes] = {}  # by id
         self._ids: dict[bytes, str] = {}  # by HMAC
         self._credentials: dict[tuple[str, str], ScramCredential] = {}  # by mechanism and id
@@ -46,7 +46,7 @@ class DelegationTokens:
         return hmac.digest(self._key, token_id.encode(), "sha512")
 
     def id_of(self, secret: bytes) -> str | None:
-        """Of the token with this HMAC."""
+        """The id of the token with this HMAC."""
         self._look()
         return self._ids.get(secret)
 
@@ -54,11 +54,11 @@ class DelegationTokens:
         token = self._image().tokens.get(token_id)
         drawn = hmac.digest(self._key, f"{kind.name} {token_id}".encode(), "sha512")
         if token is None or token.is_expired(self._wall_ms()):
-            made_up = drawn[: kind.size_bytes]  # no password fits it
+            made_up = drawn[: kind.size_bytes]  # no password matches it
             return KnownToken(ScramCredential(_salt(drawn), made_up, made_up, ITERATIONS_MIN), None)
         self._look()
         credential = self._credentials.get((kind.name, token_id))
-        if credential is None:  # once for each token and mechanism: it takes milliseconds
+        if credential is None:  # once for each token and mechanism, because it takes milliseconds
             password = base64.b64encode(self.hmac_of(token_id)).decode()
             keys = keys_of(kind, salted_password(kind, password, _salt(drawn), ITERATIONS_MIN))
             credential = ScramCredential(_salt(drawn), keys.stored_key, keys.server_key, ITERATIONS_MIN)
@@ -66,7 +66,7 @@ class DelegationTokens:
         return KnownToken(credential, token)
 
     def _look(self) -> None:
-        """Computes the secrets of new tokens and forgets those of old ones."""
+        """Computes the secrets of new tokens and removes those of old ones."""
         tokens = self._image().tokens
         if tokens is self._seen:
             return
@@ -85,6 +85,6 @@ def _salt(drawn: bytes) -> bytes:
 
 
 def may_ask(session: Session) -> bool:
-    """Whether tokens may be asked for on this connection: its caller must have proved who it is, not with a token."""
+    """Whether this connection may request tokens: its caller must be authenticated, and not by a token."""
     is_known = session.login is not None or session.principal != ANONYMOUS
     return is_known and not session.has_token

@@ -1,6 +1,6 @@
-"""Topics as Metadata describes them, kept for as long as neither the topic nor any broker has changed.
+"""Caches the descriptions of topics in Metadata responses until the topic or a broker changes.
 
-Clients ask for the same topics again and again. A description is shared between responses, so nobody may change one.
+Clients ask for the same topics repeatedly. Responses share a description, so it must not be modified.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from chronik.wire.messages.metadata import MetadataResponseTopic
 
 class DescribedTopics:
     def __init__(self) -> None:
-        self._brokers: object = None  # of the image that all descriptions are of
+        self._brokers: object = None  # of the image from which all descriptions were made
         self._kept: dict[bytes, tuple[Topic, MetadataResponseTopic]] = {}  # by topic id
 
     def get(self, topic: Topic, image: Image) -> MetadataResponseTopic | None:
@@ -24,7 +24,7 @@ class DescribedTopics:
         return kept[1]
 
     def keep(self, topic: Topic, image: Image, described: MetadataResponseTopic) -> None:
-        if self._brokers is not image.brokers:  # which replicas are offline is part of a description
+        if self._brokers is not image.brokers:  # a description contains the offline replicas
             self._brokers = image.brokers
             self._kept.clear()
         self._kept[topic.topic_id] = (topic, described)

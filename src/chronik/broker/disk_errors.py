@@ -1,4 +1,4 @@
-"""What an operator can do about a disk that fails while a node starts: one line with path, reason and command.
+"""Advice for operators when a disk fails while a node starts: one line with path, reason and command.
 
 The errors are the kernel's. What they mean for the node depends on the file: `chronik storage repair` rebuilds log.dirs
 from its segments, while the metadata log is copied from other voters or restored.
@@ -16,7 +16,7 @@ FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def advice(fault: OSError, settings: Settings) -> str | None:
-    """None if it is no error of a file in the data directories."""
+    """None if the error is not about a file in the data directories."""
     path = fault.filename if isinstance(fault.filename, str) else ""
     raft = f"{settings.metadata_dir}/raft"
     if not path.startswith((settings.log_dir, settings.metadata_dir)):

@@ -1,23 +1,25 @@
-"""What a node does while its disk neither answers nor fails: it gives up its leaderships, and waits.
+"""Detects a hung disk. While the disk neither completes operations nor fails, the node gives up its leaderships and
+waits.
 
 A write or a sync can hang for minutes or without end: a dead disk controller, a lost network volume. Nothing fails, and
-heartbeats need no disk. Without this module the node would stay controller and leader of its partitions, and nobody's
-record would be acknowledged. When an operation has taken longer than `chronik.disk.hang.timeout.ms`, the node
+heartbeats need no disk. Without this module the node would stay controller and leader of its partitions, and no record
+would be acknowledged. When an operation has taken longer than `chronik.disk.hang.timeout.ms`, the node
 - raises the alarm `disk-hung`, which is a log line, an entry of /status and a metric,
-- hands the quorum's leadership to another voter and does not stand for election,
-- asks the controller to fence it, so that other replicas lead its partitions and nobody waits for it in an ISR,
-- closes its clients' connections and takes no new ones, so that clients look for the new leaders, and look elsewhere:
-  a node that cannot write the metadata knows only old leaders.
-All of that is taken back when the disk answers again. A cluster of one broker has nobody to take over: there the node
-only raises the alarm.
+- transfers the quorum's leadership to another voter and does not campaign,
+- asks the controller to fence it, so that other replicas lead its partitions and no ISR waits for it,
+- closes its clients' connections and accepts no new ones, so that clients ask other nodes for the new leaders: a node
+  that cannot write the metadata only knows old leaders.
 
-It does not end the process. A thread that waits for a hung disk cannot be killed, so the process would not go away, its
-supervisor could start no other one on the locked directory, and /status would be gone. Many hangs end: then the process
-goes on with all it has, without a recovery. A node that wrongly believes to lead until it hears of its successor is no
-new case: it is a process that was stopped for a while, and leader epochs fence it.
+All of this is reversed when the disk responds again. In a cluster of one broker, the node only raises the alarm,
+because no other broker can take over.
 
-A disk that blocks the event loop itself, by a read or by a write into a full page cache, needs no watch: nothing leaves
-the node any more, and the others see a dead one.
+It does not end the process. A thread that waits for a hung disk cannot be killed, so the process would not exit, its
+supervisor could not start another one on the locked directory, and /status would be gone. Many hangs end; then the
+process continues without a recovery. Until the node learns of its successor, it believes that it still leads. This is
+the same as after a suspended process, and leader epochs fence it.
+
+A disk that blocks the event loop itself, by a read or by a write into a full page cache, needs no watch: the node sends
+nothing any more, and other nodes treat it as dead.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class DiskWatch:
-    """Looks at the disk from the beginning of a start, when there is nothing yet that could give way."""
+    """Watches the disk from the beginning of a start, before the node has anything to give up."""
 
     def __init__(self, disk: Disk, settings: Settings, alarms: Alarms) -> None:
         self._settings, self._alarms = settings, alarms
@@ -44,7 +46,7 @@ class DiskWatch:
         self._told: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
     def tell(self, hangs: Callable[[], None], answers: Callable[[], None]) -> None:
-        """Calls `hangs` when the disk hangs, also if it does so already, and `answers` when it answers again."""
+        """Calls `hangs` when the disk hangs, even if it hangs already, and `answers` when it responds again."""
         self._told.append((hangs, answers))
         if self._hung_disk.is_hung:
             hangs()
@@ -73,14 +75,14 @@ class DiskWatch:
 
 
 def give_way(node: Node) -> None:
-    """What an open node does when its disk hangs."""
+    """Called on an open node when its disk hangs."""
     node.store.raft.disk_hangs = True
     if node.lifecycle.resign():
         node.connections.refuse_all("the disk of this node does not answer: ask another node")
 
 
 def come_back(node: Node) -> None:
-    """What it does when the disk answers again."""
+    """Called when the disk responds again."""
     node.store.raft.disk_hangs = False
     node.connections.accept()
     node.lifecycle.resume()

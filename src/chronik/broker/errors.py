@@ -1,14 +1,14 @@
-"""What goes wrong at a node's edge.
+"""The errors of the broker.
 
 BrokerError
-├── Unanswerable    a peer's request that Kafka's protocol has no answer for: its connection is closed
-│   └── OutOfTurn   a request in the midst of a login: answered with an error where its API has one, then closed
-├── LoginRefused    a peer's: its login failed, and it is told so (in `broker.sasl.mechanism`)
-├── BadSetting      the operator's: a key, its value, the reason
-├── CannotStart     the operator's: what stands in the way, and what to do
+├── Unanswerable    a peer's request without a possible response in Kafka's protocol: its connection is closed
+│   └── OutOfTurn   a request during a login: it gets an error if its API has one, then the connection is closed
+├── LoginRefused    a peer's failed login, which is reported to the peer (in `broker.sasl.mechanism`)
+├── BadSetting      operator error: a key, its value, the reason
+├── CannotStart     operator error: what prevents the start, and what to do
 │   └── NotRegistered  the cluster did not register the node in time: a later start may succeed
-├── Replaced        the operator's: another process runs as this node, and this one ends
-└── DutyFailed      ours: a task that must never end has ended by an error, and the node with it
+├── Replaced        operator error: another process runs as this node, and this one ends
+└── DutyFailed      internal: a permanent task has failed, and the node with it
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from chronik.replication.errors import ReplicationError
 from chronik.storage.errors import StorageError
 from chronik.wire.errors import WireError
 
-# What a handler may meet below and answer with its Kafka error. Anything else is a bug and costs the connection.
+# Errors of lower layers that a handler returns as their Kafka error. Any other exception is a bug and closes the
+# connection.
 REFUSALS = (StorageError, ReplicationError, WireError, MetadataError)
 
 
@@ -27,7 +28,7 @@ class BrokerError(Exception):
 
 
 class Unanswerable(BrokerError):
-    """The request cannot be answered; close the connection with one log line."""
+    """The request cannot be answered. Close the connection with one log line."""
 
 
 class OutOfTurn(Unanswerable):
@@ -43,15 +44,15 @@ class BadSetting(BrokerError):
 
 
 class CannotStart(BrokerError):
-    """The node cannot start here and now."""
+    """The node cannot start."""
 
 
 class NotRegistered(CannotStart):
-    """The cluster did not register the node in time, as without a quorum. A later start may succeed."""
+    """The cluster did not register the node in time, for example without a quorum. A later start may succeed."""
 
 
 class Replaced(BrokerError):
-    """The cluster counts on another process of this node. Two data directories under one node.id would diverge."""
+    """Another process is registered as this node. Two data directories under one node.id would diverge."""
 
     def __init__(self, node_id: int, directory: str, others: str) -> None:
         super().__init__(
@@ -62,7 +63,7 @@ class Replaced(BrokerError):
 
 
 class DutyFailed(BrokerError):
-    """Nobody would do this task until the next start."""
+    """A task that must run permanently has failed, and would not run until the next start."""
 
     def __init__(self, task: str, cause: Exception) -> None:
         super().__init__(f"task {task} failed: {type(cause).__name__}: {cause}")

@@ -1,8 +1,8 @@
-"""A node's metrics as the text that Prometheus scrapes: names of Kafka's usual exporters, and those of the quorum.
+"""A node's metrics as text for Prometheus: the names of Kafka's usual exporters, and metrics of the quorum.
 
-Reads, never counts: everything is asked of where it already is, when somebody scrapes. Durations are in milliseconds,
-as their names say. `offlinepartitionscount` and its like are of the cluster, as every node sees it; what is named after
-the replica manager is of this node.
+Reads values at each scrape and counts nothing itself. Durations are in milliseconds, as their names say. Metrics such
+as `offlinepartitionscount` are about the cluster, as this node sees it; metrics of the replica manager are about this
+node.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-SHOWN_OCTAVES = range(7, 25)  # bounds of 128 us to 16.8 s; what is quicker or slower shows in the first and the last
+SHOWN_OCTAVES = range(7, 25)  # bounds of 128 us to 16.8 s; shorter and longer durations are in the first and the last
 METADATA_READS = ("Metadata", "DescribeTopicPartitions", "DescribeCluster")
 
 TRAFFIC = (
@@ -43,7 +43,7 @@ NO_LABELS: Labels = {}
 
 
 async def starting_metrics(base: NodeBase) -> str:
-    """As much as there is before a node's data is open."""
+    """The metrics that exist before a node's data is open."""
     return await _text(chain(_alarms(base), _certificates(base), _requests(base)))
 
 
@@ -64,7 +64,7 @@ async def metrics_text(base: NodeBase, node: Node) -> str:
 
 
 async def _text(samples: Iterable[str]) -> str:
-    """Lets others have their turn: ten thousand topics make long pages."""
+    """Lets other work run in between: ten thousand topics make a long page."""
     lines = list(_gauge("chronik_build_info", "The version that runs here.", [({"version": __version__}, 1)]))
     for line in samples:
         lines.append(line)
@@ -159,7 +159,8 @@ def _quorum(node: Node) -> Iterator[str]:
         ("leader_heartbeat_failures", unheard, "Heartbeats to or from the leader that had no answer in time."),
         ("metadata_split_brain_detected", health.split_brains, "Messages of a second leader in one term. Must be 0."),
     ):
-        # They count, but as counters OpenMetrics would have them end in `_total`, and their names are fixed.
+        # These are counters, but OpenMetrics requires that names of counters end in `_total`, and these names are
+        # fixed.
         yield from _gauge(name, help_text, [(NO_LABELS, value)])
     lags = sorted(raft.lag_ms().items()) if raft.role is Role.LEADER else []
     yield from _gauge(
@@ -219,7 +220,7 @@ def _certificates(base: NodeBase) -> Iterator[str]:
 
 
 def _groups(lags: Sequence[GroupLag]) -> Iterator[str]:
-    """Of the groups that this node coordinates: the sum over all nodes is the cluster's."""
+    """For the groups that this node coordinates: the sum over all nodes is the cluster's value."""
     places = [({"group": each.group_id, "topic": each.topic, "partition": each.partition}, each) for each in lags]
     yield from _gauge(
         "kafka_consumergroup_lag",
@@ -234,7 +235,8 @@ def _groups(lags: Sequence[GroupLag]) -> Iterator[str]:
 
 
 def _machine(node: Node) -> Iterator[str]:
-    """Names of the usual process and disk exporters would promise what they measure; these measure what a node uses."""
+    """Not under the names of the usual process and disk exporters, because these values measure only what the node
+    uses."""
     directory, disk, journal = node.settings.log_dir, node.runtime.disk, node.logs.journal
     labels = {"log_dir": directory}
     for name, value, help_text in (
@@ -323,7 +325,7 @@ def _merged(histograms: Iterable[Histogram]) -> Histogram:
     return merged
 
 
-# --- the text itself
+# --- the text format
 
 
 def _gauge(name: str, help_text: str, samples: Iterable[tuple[Labels, float]]) -> Iterator[str]:

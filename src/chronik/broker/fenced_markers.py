@@ -1,13 +1,13 @@
-"""Finds out which coordinator epoch fences the markers of a coordinator that nobody has replaced.
+"""Finds out which coordinator epoch fences the markers of a coordinator that was not replaced.
 
-A partition remembers the highest coordinator epoch in which a marker of a producer came, and refuses lower ones. A
-replaced coordinator is kept out by that. But a client that may alter the cluster can send a marker with any epoch, to
-abort a transaction by hand. A partition that learned an epoch in this way, which no coordinator ever had, refuses the
-markers of the real coordinator permanently: the transaction would never complete, and its readers would wait forever.
+A partition remembers the highest coordinator epoch of each producer's markers, and refuses lower ones. This fences a
+replaced coordinator. But an operator can send a marker with any epoch, to abort a transaction manually. If no
+coordinator ever had this epoch, the partition refuses the markers of the real coordinator permanently. The transaction
+would never complete, and read_committed consumers would wait forever.
 
-So a coordinator that was refused for a minute asks the quorum whether it still leads the partition that holds the
-transaction, in the leader epoch of its marker. If so no other coordinator exists, and it sends its marker with the
-epoch that the partition knows.
+So a coordinator whose markers were refused for a minute asks the quorum whether it still leads the transaction's state
+partition, in the leader epoch of its marker. If so, no other coordinator exists, and it sends the marker with the epoch
+that the partition knows.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ NONE_KNOWN: Final = -1
 class FencedMarkers:
     def __init__(self, node_id: int, services: Callable[[], Services]) -> None:
         self._node_id = node_id
-        self._services = services  # a call, because services are made after coordinators
+        self._services = services  # a callable, because the services are created after the coordinators
 
     async def epoch_at(
         self, partition: TopicPartition, producer_id: int, state_partition: int, coordinator_epoch: int
     ) -> int:
-        """The coordinator epoch that the partition's leader knows of this producer. NONE_KNOWN if it cannot be asked,
-        or if this node does not lead the state partition in this epoch any more."""
+        """The coordinator epoch that the partition's leader knows for this producer. NONE_KNOWN if the leader does not
+        respond, or if this node no longer leads the state partition in this epoch."""
         services = self._services()
         try:
             image = await services.store.read()

@@ -1,9 +1,8 @@
-"""Incremental fetch sessions (KIP-227): a client names its partitions once, then only what changes.
+"""Incremental fetch sessions (KIP-227): a client names its partitions once, and then only changes.
 
-A session is remembered by id and a counting epoch; a request that does not fit is refused so that the client starts a
-new session.
-Sessions are soft: their number and their memory are bounded, the longest unused one makes room, and a client that lost
-its session starts another without losing data.
+A session has an id and an epoch that counts requests. A request with another epoch is refused, and the client starts a
+new session. The number of sessions and their memory are limited: the least recently used one is dropped. A client that
+lost its session starts another one without losing data.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
 NO_SESSION = 0
-EPOCH_FINAL, EPOCH_INITIAL = -1, 0  # close or go without; begin
+EPOCH_FINAL, EPOCH_INITIAL = -1, 0  # close the session, or fetch without one; start a session
 EPOCH_MAX = 2**31 - 1
-PARTITION_BYTES = 640  # what a session keeps of each partition
+PARTITION_BYTES = 640  # memory of one partition in a session
 
 
 class Wanted(NamedTuple):
@@ -32,15 +31,15 @@ class Wanted(NamedTuple):
 
 
 class FetchSession:
-    """What one client fetches, and what it was last told of each partition."""
+    """The partitions that one client fetches, and the values last sent for each."""
 
     def __init__(self, session_id: int, *, by_id: bool) -> None:
         self.session_id = session_id
-        self.epoch = 1  # of the next request
-        self.by_id = by_id  # v13+ names topics by id; a session does not mix
+        self.epoch = 1  # the epoch of the next request
+        self.by_id = by_id  # from v13 on, topics have ids; a session has either ids or names
         self.wanted: dict[tuple[str, bytes, int], Wanted] = {}
         self._told: dict[tuple[str, bytes, int], tuple[int, int]] = {}  # high watermark, log start
-        self.held_bytes = 0  # as the table has counted it
+        self.held_bytes = 0  # as counted by the table
 
     def update(self, request: FetchRequest) -> Work[None]:
         for topic in request.topics:
@@ -57,18 +56,18 @@ class FetchSession:
                 self._told.pop((forgotten.topic, forgotten.topic_id, index), None)
 
     def is_news(self, wanted: Wanted, answer: PartitionData) -> bool:
-        """Whether the client must hear of this partition: data, an error, or a moved watermark."""
+        """Whether the response must include this partition: it has data, an error, or a changed watermark."""
         key = (wanted.name, wanted.topic_id, wanted.partition.partition)
         told = (answer.high_watermark, answer.log_start_offset)
         changed = self._told.get(key) != told
         self._told[key] = told
         if answer.error_code:
-            self._told.pop(key, None)  # said again as long as it lasts
+            self._told.pop(key, None)  # an error is sent again as long as it lasts
         diverged = answer.diverging_epoch.end_offset >= 0
         return bool(changed or answer.error_code or answer.records or diverged or answer.preferred_read_replica >= 0)
 
     def served(self, wanted: Wanted) -> None:
-        """A partition that returned data goes to the end of the line, so that the others get their turn."""
+        """Moves a partition that returned data to the end, so that other partitions come first."""
         key = (wanted.name, wanted.topic_id, wanted.partition.partition)
         if key in self.wanted:
             self.wanted[key] = self.wanted.pop(key)
@@ -85,18 +84,18 @@ class FetchSessions:
         held_bytes_max: int = 2**63,
         hold: Callable[[int], None] = lambda more_bytes: None,
     ) -> None:
-        """`hold` is told of every change of the bytes that sessions hold, which stay below `held_bytes_max`."""
+        """`hold` is called with every change of the bytes that sessions hold, which stay below `held_bytes_max`."""
         self._sessions_max = sessions_max
         self._held_bytes_max, self._held_bytes = held_bytes_max, 0
         self._hold = hold
-        self._pick_id = pick_id  # below(bound): ids are not guessable from one another
-        self._sessions: dict[int, FetchSession] = {}  # the longest unused first
+        self._pick_id = pick_id  # below(bound): an id does not reveal other ids
+        self._sessions: dict[int, FetchSession] = {}  # least recently used first
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def open(self, request: FetchRequest, *, by_id: bool) -> Opened:
-        """As `opening`, for few partitions."""
+        """Like `opening`, for few partitions."""
         if request.session_epoch == EPOCH_FINAL:
             if request.session_id:
                 self._forget(request.session_id)
@@ -104,7 +103,7 @@ class FetchSessions:
         return at_once(self.opening(request, by_id=by_id))
 
     def opening(self, request: FetchRequest, *, by_id: bool) -> Work[Opened]:
-        """The session of this request, if it has one, and everything it wants; or why the client must start a new
+        """The request's session, if any, and all its partitions; or the error after which the client starts a new
         session."""
         if request.session_epoch in (EPOCH_FINAL, EPOCH_INITIAL):
             self._forget(request.session_id)
@@ -127,13 +126,13 @@ class FetchSessions:
             return session, list(session.wanted.values())
         self._forget(session.session_id)
         if request.session_epoch == EPOCH_INITIAL:
-            return None, list(session.wanted.values())  # a session id of 0 tells the client that it has none
+            return None, list(session.wanted.values())  # session id 0 means that the client has no session
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
     def _has_room_for(self, session: FetchSession) -> bool:
-        """Counts what the session has grown to. The longest unused others make room, as far as that helps.
+        """Counts the session's growth. Drops least recently used sessions if that makes enough room.
 
-        A long request is taken in turns. Meanwhile its session may have made room for others: it no longer counts.
+        A long request is processed in slices. Its session may have been dropped meanwhile; then it no longer counts.
         """
         if self._sessions.get(session.session_id) is not session:
             return False
@@ -150,7 +149,7 @@ class FetchSessions:
         return self._held_bytes <= self._held_bytes_max
 
     def _count(self, session: FetchSession, partition_count: int | None = None) -> None:
-        """`partition_count` of 0: the session is gone."""
+        """`partition_count` is 0 when the session is dropped."""
         count = len(session.wanted) if partition_count is None else partition_count
         size_bytes = count * PARTITION_BYTES
         grown_bytes, session.held_bytes = size_bytes - session.held_bytes, size_bytes

@@ -3,8 +3,8 @@ start of a node reads it.
 
 A starting node sends the rules to the controller and removes the file. The controller accepts them only while the
 cluster has no rules: nodes that were prepared together send the same rules, and a node that joins later does not
-restore removed ones. A node without an authorizer does not start with such a file, because nothing would obey its
-rules.
+restore removed ones. A node without an authorizer does not start with such a file, because the rules would have no
+effect.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def write_first_rules(disk: Disk, directory: str, rules: Sequence[AccessRule]) -
 
 
 def read_first_rules(disk: Disk, directory: str) -> list[AccessRule]:
-    """None of them if there is no file. Raises CannotStart for one that cannot be read."""
+    """An empty list if there is no file. Raises CannotStart if the file cannot be read."""
     path = f"{directory}/{FILE}"
     if not disk.exists(path):
         return []
@@ -49,7 +49,7 @@ def read_first_rules(disk: Disk, directory: str) -> list[AccessRule]:
 
 
 def _rule(rule: AccessRule) -> AccessRule:
-    """Raises TypeError for a value that is not of its field's type."""
+    """Raises TypeError if a value does not have its field's type."""
     for name, value in rule._asdict().items():
         wanted = str if name in ("name", "principal", "host") else int
         if type(value) is not wanted:
@@ -58,7 +58,8 @@ def _rule(rule: AccessRule) -> AccessRule:
 
 
 async def bring_first_rules(disk: Disk, directory: str, store: MetadataStore, *, are_obeyed: bool) -> None:
-    """Once the metadata is ready. Raises CannotStart if nothing would obey them, or if the controller refuses one."""
+    """Call this once the metadata is ready. Raises CannotStart if the rules would have no effect, or if the controller
+    refuses one."""
     rules = read_first_rules(disk, directory)
     path = f"{directory}/{FILE}"
     if not rules:

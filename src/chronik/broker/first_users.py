@@ -61,7 +61,7 @@ def write_first_users(disk: Disk, directory: str, users: Sequence[ScramUpsertion
 
 
 def read_first_users(disk: Disk, directory: str) -> list[ScramUpsertion]:
-    """None of them if there is no file. Raises CannotStart for one that cannot be read."""
+    """An empty list if there is no file. Raises CannotStart if the file cannot be read."""
     path = f"{directory}/{FILE}"
     if not disk.exists(path):
         return []
@@ -84,7 +84,7 @@ def _user(row: dict[str, Any]) -> ScramUpsertion:
 
 
 async def bring_first_users(disk: Disk, directory: str, store: MetadataStore) -> None:
-    """Once the metadata is ready. Raises CannotStart if the controller refuses them."""
+    """Call this once the metadata is ready. Raises CannotStart if the controller refuses a user."""
     users = read_first_users(disk, directory)
     if not users:
         return

@@ -1,11 +1,11 @@
-"""How far the groups that this node coordinates are behind, in records and in time. For /metrics.
+"""The lag of the groups that this node coordinates, in records and in time. For /metrics.
 
-Offsets of the log come from the leaders of the partitions: from this node's own replicas, or by ListOffsets from other
-nodes. Behind in time is the age of the oldest record that the group has not read. Logs cannot be asked for the time of
-an offset, so that record is fetched, once for each position of the group. `chronik group describe` counts the same way.
+End offsets come from the partition leaders: from this node's replicas, or by ListOffsets from other nodes. The lag in
+time is the age of the oldest record that the group has not read. There is no request for the timestamp of an offset, so
+that record is fetched, once for each position of the group. `chronik group describe` uses the same definition.
 
-Everything has a bound: the number of partitions, of records that are fetched for one answer, and the time that other
-nodes may take. What is not known in time is missing from the answer; nothing here fails or retries.
+Everything is limited: the number of partitions, the number of records that are fetched per scrape, and the wait for
+other nodes. Values that are not known in time are omitted; nothing here fails or retries.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from chronik.broker.services import Services
     from chronik.metadata.image import Topic
 
-PARTITIONS_MAX: Final = 20_000  # of all groups together; those beyond it are not shown
-FETCHES_MAX: Final = 200  # for one answer; positions that were fetched before cost nothing
+PARTITIONS_MAX: Final = 20_000  # of all groups together; partitions beyond this limit are not shown
+FETCHES_MAX: Final = 200  # per scrape; positions that were fetched before cost nothing
 SIDE_BY_SIDE: Final = 8
 ANSWER_MS_MAX: Final = 1_000
 PER_TURN: Final = 200
 DECOMPRESSED_BYTES_MAX: Final = 64 << 20
-VERSION_BY_ID: Final = 13  # of Fetch
+VERSION_BY_ID: Final = 13  # version of Fetch
 
 
-Key = tuple[bytes, int]  # topic id and partition: a Topic as a key would be hashed with all its partitions
+Key = tuple[bytes, int]  # topic id and partition: the hash of a Topic would cover all its partitions
 
 
 class Place(NamedTuple):
@@ -64,7 +64,7 @@ class Place(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """What a group has committed."""
+    """A group's committed offset."""
 
     group_id: str
     place: Place
@@ -72,7 +72,7 @@ class Stored(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Offsets of a log that can be read."""
+    """The range of readable offsets in a log."""
 
     start_offset: int
     end_offset: int
@@ -83,7 +83,7 @@ class GroupLag(NamedTuple):
     topic: str
     partition: int
     record_count: int
-    age_ms: int | None  # None if it is not known; 0 without lag
+    age_ms: int | None  # None if unknown; 0 without lag
 
 
 class GroupLags:
@@ -91,7 +91,7 @@ class GroupLags:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._times: dict[tuple[bytes, int, int], int] = {}  # (topic id, partition, offset): the record's timestamp
+        self._times: dict[tuple[bytes, int, int], int] = {}  # (topic id, partition, offset): timestamp of the record
 
     async def take(self) -> list[GroupLag]:
         stored = [each async for each in self._stored()]
@@ -125,7 +125,7 @@ class GroupLags:
             if count % PER_TURN == 0:
                 await asyncio.sleep(0)
 
-    # --- offsets of logs
+    # --- log offsets
 
     async def _spans(self, places: Iterable[Place]) -> dict[Key, Span]:
         found: dict[Key, Span] = {}
@@ -168,10 +168,10 @@ class GroupLags:
             if not told.error_code and (key := keys.get((answered.name, told.partition_index))) is not None
         }
 
-    # --- times of records
+    # --- record timestamps
 
     async def _learn_times(self, behind: dict[tuple[bytes, int, int], Place]) -> None:
-        """Fetches what is not known yet, and forgets what no group waits at any more."""
+        """Fetches unknown timestamps, and removes those that no group needs any more."""
         self._times = {key: self._times[key] for key in behind if key in self._times}
         unknown = [key for key in behind if key not in self._times][:FETCHES_MAX]
         gate = asyncio.Semaphore(SIDE_BY_SIDE)
@@ -185,7 +185,7 @@ class GroupLags:
         await asyncio.gather(*map(learn, unknown))
 
     async def _time_at(self, place: Place, offset: int) -> int | None:
-        """The timestamp of the record at the offset, or of the first after it in the same batch."""
+        """The timestamp of the record at the offset, or of the next one in the same batch."""
         replica = find_replica(self._services, place.topic, place.partition)
         try:
             if isinstance(replica, Replica) and replica.is_leader:
@@ -198,7 +198,7 @@ class GroupLags:
             return None
 
     async def _fetch(self, place: Place, offset: int) -> Sequence[bytes | memoryview]:
-        """One batch: a response holds a first batch of any size."""
+        """Fetches one batch: a response contains a first batch of any size."""
         wanted = FetchPartition(partition=place.partition, fetch_offset=offset, partition_max_bytes=1)
         topic = FetchTopic(topic=place.topic.name, topic_id=place.topic.topic_id, partitions=[wanted])
         request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1, topics=[topic])

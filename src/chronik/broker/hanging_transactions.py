@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("chronik.broker.transactions")
 
 INTERVAL_S: Final = 30.0
-OPEN_MS_MIN: Final = 60_000  # before anybody is asked: nearly all transactions end long before
+OPEN_MS_MIN: Final = 60_000  # before the first request to coordinators: nearly all transactions end long before
 ROUNDS_PAUSE_S: Final = 10.0
 PRODUCERS_PER_REQUEST: Final = 500
 
 
 class Open(NamedTuple):
-    """An open transaction of a partition that this node leads, as it is now."""
+    """The current state of an open transaction in a partition that this node leads."""
 
     topic: str
     partition: int
@@ -52,7 +52,7 @@ class Open(NamedTuple):
 class HangingTransactions:
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._seen_ms: dict[Open, int] = {}  # when each was first found as it is
+        self._seen_ms: dict[Open, int] = {}  # when each was first seen in this state
 
     async def run(self) -> None:
         while True:
@@ -166,7 +166,7 @@ class HangingTransactions:
 
 
 class _NoAnswer(Exception):
-    """A coordinator cannot tell yet."""
+    """A coordinator cannot answer yet."""
 
 
 def _part_of(suspects: set[Open], told: list[tuple[int, frozenset[TopicPartition]]]) -> set[Open]:

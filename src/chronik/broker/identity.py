@@ -1,10 +1,10 @@
 """The identity of a data directory: Kafka's meta.properties, written once and checked at every start.
 
-A directory of another node or another cluster is never served. A directory formatted by Kafka's own tool keeps its
-cluster id.
+A node never serves a directory of another node or another cluster. A directory that was formatted by Kafka's tool keeps
+its cluster id.
 
-`chronik.used` is added when the node has joined a cluster with this directory. From then on the directory's manifest
-and the node's metadata log must exist. If they do not, a disk is not mounted; the node is not new.
+`chronik.used` is added when the node has joined a cluster with this directory. From then on, the directory's manifest
+and the node's metadata log must exist. If they are missing, a disk is not mounted; the node is not new.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ FILE = "meta.properties"
 VERSION = "1"
 ID_BYTES = 16
 KEYS = ("version", "cluster.id", "node.id", "directory.id", "chronik.used")
-NAMED_MAX = 3  # partitions in a message
+NAMED_MAX = 3  # maximum number of partitions in a message
 
 
 class Identity(NamedTuple):
     node_id: int
     cluster_id: str
     directory_id: bytes  # 16 bytes, drawn when the directory was first used
-    is_used: bool = False  # a node has joined a cluster with it
+    is_used: bool = False  # whether a node has joined a cluster with it
 
     def encode(self) -> bytes:
         directory = uuid_text(self.directory_id)
@@ -45,7 +45,7 @@ class Identity(NamedTuple):
 
 
 def read_identity(runtime: Runtime, directory: str, node_id: int) -> Identity | None:
-    """None for a new directory. Raises CannotStart for one of another node, or one that cannot be read."""
+    """None for a new directory. Raises CannotStart if it belongs to another node or cannot be read."""
     path = f"{directory}/{FILE}"
     if not runtime.disk.exists(path):
         return None
@@ -97,7 +97,8 @@ def require_used_first(runtime: Runtime, directory: str, others: Iterable[str]) 
 def settle_identity(
     runtime: Runtime, directory: str, found: Identity | None, *, node_id: int, cluster_id: str
 ) -> Identity:
-    """Once the cluster is known: writes it down for a new directory, refuses one of another cluster."""
+    """Called once the cluster is known: writes the identity of a new directory, refuses a directory of another
+    cluster."""
     if found is None:
         identity = Identity(node_id, cluster_id, runtime.randomness.bytes(16))
         runtime.disk.replace_file(f"{directory}/{FILE}", identity.encode())
@@ -111,15 +112,15 @@ def settle_identity(
 
 
 def keep_used(runtime: Runtime, directory: str, identity: Identity) -> None:
-    """Once the node has registered: from now on its files must be there. A directory id that Kafka's tool did not draw
-    is kept with it."""
+    """Called once the node has registered: from now on, its files must exist. Also stores the directory id if Kafka's
+    tool did not."""
     if not identity.is_used:
         runtime.disk.replace_file(f"{directory}/{FILE}", identity._replace(is_used=True).encode())
 
 
 def require_disk(image: Image, node_id: int, directory: str) -> None:
-    """For a new directory: refuses it in the place of one that held the only copy of some partitions. That one is not
-    mounted, most likely."""
+    """Refuses a new directory if it replaces one with the only copy of some partitions: that disk is probably not
+    mounted."""
     broker = image.brokers.get(node_id)
     if broker is None or not broker.directory_ids:
         return
@@ -138,7 +139,7 @@ def require_disk(image: Image, node_id: int, directory: str) -> None:
 
 
 def renew_directory_id(runtime: Runtime, directory: str) -> Identity | None:
-    """Draws a new id, as for a new disk: the controller then counts on nothing that the directory held.
+    """Draws a new id, as for a new disk: the controller then no longer relies on the directory's replicas.
 
     None if the directory has no identity yet: it gets a new id with its first start anyway.
     """

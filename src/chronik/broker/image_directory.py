@@ -1,4 +1,4 @@
-"""Where other nodes are and which of them leads what, as this node's metadata image says now."""
+"""The addresses of other nodes and the leaders of partitions, according to this node's current metadata image."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from chronik.peer.addresses import Address
 
 
 class ImageDirectory:
-    """A `peer.directory.Directory`. Both arguments are asked each time: images and settings change."""
+    """A `peer.directory.Directory`. Both arguments are called each time, because images and settings change."""
 
     def __init__(self, image: Callable[[], Image], inter_broker_listener: Callable[[], str]) -> None:
         self._image = image
         self._listener = inter_broker_listener
 
     def address_of(self, node_id: int) -> Address | None:
-        """A broker that does not have our listener for nodes cannot be asked."""
+        """None for a broker without a listener for other nodes."""
         broker = self._image().brokers.get(node_id)
         endpoint = None if broker is None else broker.endpoint(self._listener())
         return None if endpoint is None else Address(endpoint.host, endpoint.port)

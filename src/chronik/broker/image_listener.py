@@ -62,7 +62,7 @@ class ImageListener:
         for log in node.replicas.follow(after, changed, changes.topics_removed, changes.brokers):
             self._delete(log)
         for name, coordinator in node.coordinators.by_topic.items():
-            if self._loaded[name]:  # else it hears of the newest image when it loads something
+            if self._loaded[name]:  # otherwise it gets the newest image when it loads its first partition
                 coordinator.image_changed(after, changes)
         for topic in changes.topics_removed:
             node.described_topics.forget(topic.topic_id)
@@ -80,7 +80,7 @@ class ImageListener:
                 self._follow_coordinator(name, coordinator, after)
 
     def _configure(self, image: Image) -> None:
-        """Applies dynamic broker configs, to topics that do not override them too."""
+        """Applies changed dynamic broker configs, also to topics that do not override them."""
         node = self._node
         node.live_settings.follow(image, node.node_id)
         node.certificates.reload()
@@ -113,8 +113,8 @@ class ImageListener:
             node.tasks.start(f"load {name}-{index}", self._load(name, coordinator, partition))
 
     async def _load(self, name: str, coordinator: Coordinator, partition: CoordinatorPartition) -> None:
-        """A task begins later than it is started. Images that came meanwhile may have ended the leadership, and there
-        was nothing to unload yet: loaded after that, it would serve a partition that another node leads."""
+        """The task starts later than it was created. An image may have ended the leadership in between, when there was
+        nothing to unload yet. Loading the partition then would serve one that another node leads."""
         if self._loaded[name].get(partition.index) == partition.leader_epoch:
             await coordinator.load(partition)
 

@@ -1,7 +1,7 @@
 """Rebuilds indexes of aborted transactions in short steps of the event loop, while read_committed consumers wait.
 
-A fetch that needs an index that is not ready gets no records from that partition. It waits as if there were none, and
-is woken when the index is ready.
+A fetch that needs an index that is not ready gets no records from that partition. It waits, and is woken when the index
+is ready.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class IndexMending:
         self._under_way: dict[Log, None] = {}
 
     def begin(self, replica: Replica) -> None:
-        """Does nothing if it is under way."""
+        """No effect if a rebuild is in progress."""
         if replica.log not in self._under_way:
             self._under_way[replica.log] = None
             self._start(f"rebuild the index of {replica.name}", self._mend(replica))

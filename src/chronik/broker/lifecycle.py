@@ -1,4 +1,5 @@
-"""This node as the controller sees it: it registers, sends heartbeats, and transfers its leaderships before it stops.
+"""This node's registration with the controller: it registers, sends heartbeats, and transfers its leaderships before it
+stops.
 
 A registered node is fenced until its own image shows the registration. After that, clients are directed to it as long
 as it sends heartbeats. A node whose epoch is no longer the newest was replaced or removed, and stops.
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("chronik.broker")
 
-UNREGISTERED = -1  # the broker epoch of a process that the controller does not know yet
-HAND_OVER_S = 3.0  # a stop that cannot hand its leaderships over in this time goes without
+UNREGISTERED = -1  # the broker epoch of a process that has not registered yet
+HAND_OVER_S = 3.0  # limits the transfer of leaderships at a stop
 HAND_OVER_PAUSE_S = 0.02
 JOIN_AGAIN_S = 0.1
-# The process before this one is alive for the controller still, or the controller has too much to do.
+# The controller still considers the previous process alive, or has too much to do.
 REGISTERED_LATER = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
 
 
@@ -44,13 +45,14 @@ class Lifecycle:
     def __init__(self, node: Node) -> None:
         self._node = node
         self.broker_epoch = UNREGISTERED
-        self.incarnation_id = bytes(ID_BYTES)  # of this process; other nodes know its fetches by it
-        self.heartbeat_failures = 0  # that no controller heard
+        self.incarnation_id = bytes(ID_BYTES)  # of this process; identifies its fetches to other nodes
+        self.heartbeat_failures = 0  # heartbeats without a response from a controller
         self._is_leaving = False
-        self._has_resigned = False  # it should lead nothing for now
+        self._has_resigned = False  # whether the node currently asks to be fenced
         self._waits_to_be_added = False
         self._beating: asyncio.Task[object] | None = None
-        self._turned = asyncio.Event()  # what heartbeats ask for has changed: the next one is due now
+        # Set when the state to request has changed: the next heartbeat is due immediately.
+        self._turned = asyncio.Event()
         self._outvoted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def say_if_it_waits_to_be_added(self) -> None:
@@ -59,7 +61,7 @@ class Lifecycle:
             self._wait_to_be_added()
 
     def _wait_to_be_added(self) -> None:
-        """Says so once per wait."""
+        """Logs this once per wait."""
         node = self._node
         if not self._waits_to_be_added:
             port = 0 if node.quorum is None else node.quorum.address.port
@@ -69,14 +71,14 @@ class Lifecycle:
         self._waits_to_be_added = True
 
     def met_stranger(self) -> None:
-        """A voter is of another cluster. If most of them are, it is this node that is in the wrong place."""
+        """A voter belongs to another cluster. If most of them do, this node has the wrong configuration."""
         assert self._node.quorum is not None
         voters = {voter.node_id for voter in self._node.settings.voters}
         if len(voters & self._node.quorum.strangers.keys()) > len(voters) // 2 and not self._outvoted.done():
             self._outvoted.set_result(None)
 
     async def unless_outvoted(self, waiting: Coroutine[Any, Any, T]) -> T:
-        """What a starting node waits for. It would wait forever if its data belongs to another cluster than the
+        """Awaits a step of the start. It would wait forever if the node's data belongs to another cluster than the
         voters."""
         task = asyncio.ensure_future(waiting)
         either: list[asyncio.Future[Any]] = [task, self._outvoted]
@@ -99,9 +101,9 @@ class Lifecycle:
         )
 
     async def register(self, directory_id: bytes, registrations: Registrations) -> None:
-        """Tells the controller who and where this node is, until it answers with the broker epoch.
+        """Registers with the controller, until it returns the broker epoch.
 
-        The time for that is limited. The time that the node waits to be added to the quorum does not count.
+        This has a time limit, which excludes the time that the node waits to be added to the quorum.
         """
         node, settings = self._node, self._node.settings
         advertised = [
@@ -146,9 +148,9 @@ class Lifecycle:
                 await asyncio.sleep(settings.broker_heartbeat_interval_ms / 1000)
 
     async def join(self) -> None:
-        """Returns when this node votes, in case it came without its disk, and clients are sent here.
+        """Returns when this node is live and, if it had lost its disk, may vote.
 
-        Meanwhile it asks whether it is still a member. A node that was removed hears of no leader that could tell it.
+        Meanwhile it asks whether it is still a member, because no leader would notify a node that was removed.
         """
         self._waits_to_be_added = False
         voting = asyncio.ensure_future(self._node.store.joined())
@@ -167,7 +169,7 @@ class Lifecycle:
             await asyncio.sleep(JOIN_AGAIN_S)
 
     async def _is_accepted(self, *, want_fence: bool) -> bool:
-        """Whether the controller takes a heartbeat. It does not while this node lags, or waits to be added."""
+        """Whether the controller accepts a heartbeat. It does not while this node lags or waits to be added."""
         try:
             await self._beat(want_fence=want_fence)
         except MetadataRefused as refused:
@@ -180,7 +182,7 @@ class Lifecycle:
 
     async def keep_alive(self) -> None:
         interval_s = self._node.settings.broker_heartbeat_interval_ms / 1000
-        while not self._is_leaving:  # a heartbeat behind the farewell would take it back
+        while not self._is_leaving:  # a heartbeat after the last one would reverse the shutdown
             with suppress(TimeoutError):
                 async with asyncio.timeout(interval_s):
                     await self._turned.wait()
@@ -199,8 +201,8 @@ class Lifecycle:
                 log.warning("heartbeat not delivered: %s", error)
 
     def _why_stale(self, refused: MetadataRefused) -> Exception:
-        """Why the controller takes no heartbeat of this process any more. The image may not tell yet, or it tells that
-        the node was removed."""
+        """Why the controller no longer accepts heartbeats of this process. The image may not show it yet, or it shows
+        that the node was removed."""
         node = self._node
         registered = node.store.image.brokers.get(node.node_id)
         if registered is None:
@@ -210,9 +212,9 @@ class Lifecycle:
         return Replaced(node.node_id, node.settings.log_dir, others)
 
     def resign(self) -> bool:
-        """Heartbeats ask from now on that this node be fenced. False: the cluster has no other broker.
+        """From now on, heartbeats ask to be fenced. Returns False if the cluster has no other broker.
 
-        Whether the others are alive does not matter: a node that cannot write its metadata does not hear of it.
+        It does not matter whether the others are alive: a node that cannot write its metadata cannot know.
         """
         if self._node.store.image.brokers.keys() <= {self._node.node_id}:
             return False
@@ -220,11 +222,11 @@ class Lifecycle:
         return True
 
     def resume(self) -> None:
-        """Heartbeats ask again that clients be sent here."""
+        """Heartbeats ask to be unfenced again."""
         self._turn(has_resigned=False)
 
     def _turn(self, *, has_resigned: bool) -> None:
-        """A heartbeat that is under way is given up: repeated behind the next one, it would take that back."""
+        """Cancels a heartbeat in flight: if it were repeated after the next one, it would reverse that one."""
         self._has_resigned = has_resigned
         self._turned.set()
         if self._beating is not None:
@@ -241,7 +243,7 @@ class Lifecycle:
             self._beating = None
 
     async def hand_over(self) -> None:
-        """Before a clean stop: leaderships move to other nodes first, so that nobody's produce fails."""
+        """Before a clean stop: transfers leaderships to other nodes first, so that no produce request fails."""
         self._is_leaving = True
         node = self._node
         if not node.settings.controlled_shutdown_enable or not any(
@@ -253,7 +255,7 @@ class Lifecycle:
         while not handing_over.done():
             await asyncio.wait([handing_over], timeout=HAND_OVER_PAUSE_S)
             if node.store.majority_is_dead():
-                break  # the others are being stopped too: there is nobody to hand over to
+                break  # the other nodes stop as well, so no node can take over
             if asyncio.get_running_loop().time() > give_up_s:
                 log.warning("stopping without transferring leadership: it took more than %d s", HAND_OVER_S)
                 break

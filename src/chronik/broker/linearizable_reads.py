@@ -5,7 +5,7 @@
     def describe_cluster(request, context): ...
 
 With a lease this costs a comparison. Without one, the node asks the leader first. If no leader responds, the connection
-is closed, so that the client tries another node, unless the API has a response of its own for that (`otherwise`).
+is closed, so that the client tries another node, unless the API has a response for this case (`otherwise`).
 """
 
 from __future__ import annotations
@@ -46,4 +46,4 @@ async def _confirmed(
             raise Unanswerable(f"cannot confirm metadata: {fault}") from fault
         return unconfirmed
     response = handle(request, context)
-    return await response if hasattr(response, "__await__") else response  # the dispatcher runs computations in pieces
+    return await response if hasattr(response, "__await__") else response  # the dispatcher runs generators in slices

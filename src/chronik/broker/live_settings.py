@@ -1,6 +1,6 @@
-"""The node's settings as they are now. Broker configs that are set at run time change them.
+"""The node's current settings, including broker configs that are set at run time.
 
-What is derived from the settings alone is computed once and kept until they change.
+Values that are derived from the settings alone are cached until the settings change.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from chronik.metadata.image import Image, ResourceType
 from chronik.replication.topic_settings import TopicSettings
 
 T = TypeVar("T")
-CLUSTER_DEFAULT = ""  # the name of the broker resource that stands for all brokers
+CLUSTER_DEFAULT = ""  # the resource name for all brokers
 NOTHING_SET: dict[str, str] = {}
 
 
@@ -24,14 +24,14 @@ class LiveSettings:
         self._derived: dict[Callable[[Settings], Any], Any] = {}
 
     def follow(self, image: Image, node_id: int) -> None:
-        """Takes what the image says about all brokers, and about this one."""
+        """Takes over the image's configs for all brokers, and for this one."""
         cluster = image.config(ResourceType.BROKER, CLUSTER_DEFAULT)
         own = image.config(ResourceType.BROKER, str(node_id))
         self.now = self.now.with_dynamic(cluster, own)
         self._derived.clear()
 
     def derived(self, make: Callable[[Settings], T]) -> T:
-        """What `make` makes of the settings; the same object until they change."""
+        """The result of `make` for the current settings; cached until they change."""
         if make not in self._derived:
             self._derived[make] = make(self.now)
         return cast(T, self._derived[make])
@@ -42,5 +42,5 @@ class LiveSettings:
 
 
 def _inherited(settings: Settings) -> TopicSettings:
-    """Of topics that set nothing themselves: one object for all."""
+    """The settings of topics without own configs: one object for all."""
     return topic_settings(settings, NOTHING_SET)

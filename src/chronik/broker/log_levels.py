@@ -22,13 +22,13 @@ LEVELS = {
 
 
 def levels() -> dict[str, str]:
-    """The level that holds for root and for every logger of ours."""
+    """The effective level of the root logger and of every Chronik logger."""
     known = sorted(name for name in logging.root.manager.loggerDict if name.split(".")[0] == OURS)
     return {name: _name_of(_logger(name).getEffectiveLevel()) for name in (ROOT, *known)}
 
 
 def set_level(name: str, level: str | None) -> None:
-    """None takes the logger's own level away."""
+    """Sets the level; None removes the logger's own level."""
     _logger(name).setLevel(logging.NOTSET if level is None else LEVELS[level])
 
 
@@ -37,5 +37,5 @@ def _logger(name: str) -> logging.Logger:
 
 
 def _name_of(number: int) -> str:
-    """The coarsest name that still lets through what the number does."""
+    """The coarsest level name that still includes messages of this number."""
     return next((name for name, least in LEVELS.items() if least <= number), "TRACE")

@@ -1,8 +1,8 @@
-"""A list of a response whose elements are made when it is encoded, one by one.
+"""A list for a response that creates its elements one by one when it is encoded.
 
-Python's collector looks at every object of ours each time that it looks at all: hundreds of thousands of structs that
-wait to be sent make it hold the loop. Rows of numbers and strings, as plain tuples, it looks at once and then leaves
-alone; members of an enumeration are no numbers to it. A row is made into a struct each time that it is asked for.
+Python's garbage collector examines every instance of a Python class in each full run, so hundreds of thousands of
+structs in a pending response would make it block the loop. Plain tuples of numbers and strings are examined once and
+then untracked; members of an enumeration do not count as numbers. A row is converted to a struct each time it is read.
 """
 
 from __future__ import annotations
@@ -29,5 +29,5 @@ class MadeLater(Generic[T]):
 
     @property
     def as_list(self) -> list[T]:
-        """As what messages declare. Encoders ask a list for its length and its elements, and for nothing else."""
+        """Typed as messages declare it. Encoders only ask a list for its length and its elements."""
         return cast("list[T]", self)

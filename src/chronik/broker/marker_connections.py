@@ -1,12 +1,12 @@
-"""The newest connection on which each node sent transaction markers, to know which of its requests are late.
+"""The newest connection on which each node sent transaction markers. It shows which requests are late.
 
-Without epoch bump all transactions of a producer look the same. A coordinator that gets no response gives the
-connection up, and sends its markers again on a new one. If the first request was only held up in the network, it
-arrives when the producer may have begun its next transaction, and would end that. A node has one connection to each
-other node for these requests. So a request on an older connection than one that brought markers since is late.
+Without epoch bump, all transactions of a producer have the same epoch. A coordinator that gets no response gives up the
+connection, and sends its markers again on a new one. If the first request was only delayed, it may arrive after the
+producer has begun its next transaction, and would end that one. A node has one connection to each other node for these
+requests. So a request is late if a newer connection of its node has carried markers.
 
-A late request is not answered: the connection is closed. Should it be the node's present one after all, because
-somebody else sends markers under the node's client id, the node sends its markers again on a newer connection.
+A late request gets no response, and its connection is closed. If it is the node's current connection, because another
+client sends markers under the node's client id, the node sends its markers again on a new connection.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Container
 
 from chronik.broker.errors import Unanswerable
 
-PREFIX = "broker-"  # of the client ids of nodes; the node's id follows
+PREFIX = "broker-"  # start of a node's client id; the node id follows
 
 
 def client_id_of(node_id: int) -> str:
@@ -27,7 +27,7 @@ class MarkerConnections:
         self._newest: dict[str, int] = {}  # by client id
 
     def require_newest(self, client_id: str | None, connection: int, node_ids: Container[int]) -> None:
-        """Raises Unanswerable if the request is late. Requests of others than nodes never are."""
+        """Raises Unanswerable if the request is late. Only requests of nodes can be late."""
         if client_id is None or not client_id.startswith(PREFIX):
             return
         number = client_id.removeprefix(PREFIX)

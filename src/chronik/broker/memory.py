@@ -5,11 +5,11 @@ frames that have begun come before new ones. The frames of one address get only 
 addresses always make progress. When the budget is used up, one frame that has begun may exceed it by its own size;
 otherwise frames that have all begun could wait for each other forever.
 
-Frames that fit the shared scratch buffer do not wait. They are counted while their handlers work, and a connection
-with requests in progress starts no more of them while the budget is used up. Responses are counted when a peer does
-not read them. A fetch response that is made over several turns of the loop is counted from the moment at which its size
-is chosen, so that two of them never share the same room. A fetch that finds no memory reads one batch, so that its
-consumer always makes progress.
+Frames that fit the shared scratch buffer do not wait. They are counted while their handlers work, and a connection with
+requests in progress starts no more of them while the budget is used up. Responses are counted when a peer does not read
+them. A fetch response that is built over several loop iterations is counted from the moment when its size is chosen, so
+that two responses never use the same room. A fetch that finds no memory reads one batch, so that its consumer always
+makes progress.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ Granted = Callable[[], None]
 
 
 class _Wait(NamedTuple):
-    number: int  # in the order of asking; frames that have begun come first
+    number: int  # in the order of requests; frames that have begun come first
     size_bytes: int
     granted: Granted
     has_begun: bool
 
 
 class MemoryBudget:
-    """`host_bytes_max` is the share of one address; all of the budget by default."""
+    """`host_bytes_max` is the share of one address; default: the whole budget."""
 
     def __init__(self, size_bytes: int, host_bytes_max: int | None = None) -> None:
         self.size_bytes = size_bytes
-        self.used_bytes = 0  # of large frames, granted and not yet given back
-        self.small_bytes = 0  # of frames that did not have to ask, and of what long requests are decoded into
-        self.unsent_bytes = 0  # of replies that their peers do not read, and of those that are being made
-        self.kept_bytes = 0  # of what is remembered between requests: fetch sessions, group members
+        self.used_bytes = 0  # of large frames, granted and not released yet
+        self.small_bytes = 0  # of small frames, and of the objects that long requests are decoded into
+        self.unsent_bytes = 0  # of responses that are being built or that peers do not read
+        self.kept_bytes = 0  # of data kept between requests: fetch sessions, group members
         self.overdrawn_by: Granted | None = None  # the frame that may exceed the budget
         self._host_bytes_max = size_bytes if host_bytes_max is None else host_bytes_max
         self._by_host: Counter[str] = Counter()
-        self._waiting: dict[str, deque[_Wait]] = {}  # by address; those whose frames have begun in front
+        self._waiting: dict[str, deque[_Wait]] = {}  # by address; frames that have begun come first
         self._numbers, self._begun_numbers = count(), count(-(2**62))
 
     @property
@@ -52,7 +52,7 @@ class MemoryBudget:
 
     @property
     def is_short(self) -> bool:
-        """Whether somebody has to do with less because of what others hold."""
+        """Whether some request gets less memory because of what others hold."""
         return bool(self._waiting) or self.room_bytes < self.size_bytes // 8
 
     @property
@@ -60,7 +60,7 @@ class MemoryBudget:
         return self.size_bytes - self.used_bytes - self.small_bytes - self.unsent_bytes - self.kept_bytes
 
     def hold_unsent(self, size_bytes: int) -> None:
-        """More unsent bytes, or fewer."""
+        """Adds unsent bytes, or removes them if negative."""
         self.unsent_bytes += size_bytes
         if self.unsent_bytes < 0:
             broken("26 replies are counted while they are unsent", unsent=self.unsent_bytes, change=size_bytes)
@@ -68,7 +68,7 @@ class MemoryBudget:
             self._grant()
 
     def keep(self, size_bytes: int) -> None:
-        """More bytes are remembered between requests, or fewer."""
+        """Adds bytes that are kept between requests, or removes them if negative."""
         self.kept_bytes += size_bytes
         if self.kept_bytes < 0:
             broken("26 what is kept between requests is counted", kept=self.kept_bytes, change=size_bytes)
@@ -76,9 +76,10 @@ class MemoryBudget:
             self._grant()
 
     def take(self, size_bytes: int, host: str = "", *, begun_by: Granted | None = None) -> bool:
-        """Whether the bytes were granted. A frame larger than the whole budget is granted when nothing else is held.
-        `begun_by` is what `wait` would be given for a frame that holds memory already."""
-        may_exceed = begun_by is not None and self.overdrawn_by == begun_by  # then the others wait for it to be whole
+        """Returns whether the bytes were granted. A frame larger than the whole budget is granted when nothing else is
+        held. `begun_by` is the argument of `wait` for a frame that already holds memory."""
+        # The other frames wait until this one is complete.
+        may_exceed = begun_by is not None and self.overdrawn_by == begun_by
         if self._waiting and not may_exceed and self._is_anybody_ahead(host, has_begun=begun_by is not None):
             return False
         return self._take(size_bytes, host, begun_by)
@@ -93,7 +94,7 @@ class MemoryBudget:
             broken("23 frames that have begun come first", host=host, waiting=len(queue))
         made = _Wait(next(self._begun_numbers), size_bytes, granted, has_begun)
         queue.insert(sum(each.has_begun for each in queue), made)
-        self._grant()  # it may be the one that exceeds the budget
+        self._grant()  # it may be the one that may exceed the budget
 
     def give_back(self, size_bytes: int, host: str = "") -> None:
         self.used_bytes -= size_bytes
@@ -101,14 +102,14 @@ class MemoryBudget:
         if self.used_bytes < 0 or self._by_host[host] < 0:
             broken("26 no frame gives back more than it took", used=self.used_bytes, host=host, size=size_bytes)
         if self._by_host[host] <= 0:
-            del self._by_host[host]  # addresses are many, and strangers choose them
+            del self._by_host[host]  # clients choose their addresses, so unused entries must not pile up
             if self.used_bytes and not self._by_host:
                 broken("26 all that is used is some address's", used=self.used_bytes)
         if self._waiting:
             self._grant()
 
     def forget(self, granted: Granted) -> None:
-        """The connection is gone; those behind it may fit now."""
+        """The connection is closed; waiters behind it may fit now."""
         self.ended(granted)
         if self._waiting:
             for host, queue in list(self._waiting.items()):
@@ -118,7 +119,7 @@ class MemoryBudget:
             self._grant()
 
     def ended(self, granted: Granted) -> None:
-        """The frame is whole, or its connection is gone: another may exceed the budget in its place."""
+        """The frame is complete, or its connection is closed: another one may exceed the budget now."""
         if self.overdrawn_by is not None and self.overdrawn_by == granted:
             self.overdrawn_by = None
             self._grant()
@@ -126,7 +127,8 @@ class MemoryBudget:
     # ---
 
     def _is_anybody_ahead(self, host: str, *, has_begun: bool) -> bool:
-        """Whether a waiter would be granted before this one. A waiter for its own address is not ahead of others."""
+        """Whether another waiter would be granted first. One that waits for its address's share does not block other
+        addresses."""
         for other, queue in self._waiting.items():
             if has_begun and not queue[0].has_begun:
                 continue
@@ -145,14 +147,14 @@ class MemoryBudget:
                 queue = self._waiting[host]
                 head = queue[0]
                 if self._take(head.size_bytes, host, head.granted if head.has_begun else None):
-                    # Taken before anybody else is asked: the next in line must find it taken.
+                    # Take it before calling others, so that the next waiter sees it taken.
                     queue.popleft()
                     if not queue:
                         del self._waiting[host]
                     head.granted()
                     break
                 if self._is_within_share(head.size_bytes, host):
-                    return  # for want of room at all: those behind it wait as well
+                    return  # the whole budget is used up, so later waiters must wait too
             else:
                 return
 

@@ -23,12 +23,12 @@ from chronik.runtime.units import NS_PER_S, NS_PER_US, OCTAVES, US_PER_MS
 CREATION_WINDOW_SECONDS = 60
 TOPICS_PER_TURN = 500
 
-# Signs of life and questions: they usually write nothing.
+# Heartbeats and queries: they usually write nothing.
 NO_WRITES = (BrokerHeartbeat, FenceBroker, DescribeQuorum)
 
 
 class Histogram:
-    """Durations by powers of two: slot n counts those below 2**n microseconds and not below half of that."""
+    """Durations by powers of two: slot n counts those from 2**(n-1) to below 2**n microseconds."""
 
     __slots__ = ("slots", "sum_ns")
 
@@ -45,7 +45,7 @@ class Histogram:
         return sum(self.slots)
 
     def percentile_ms(self, percent: int) -> float | None:
-        """A duration that at least this share did not exceed: the upper bound of its slot. None before the first."""
+        """An upper bound for this share of the durations: the upper end of a slot. None before the first."""
         wanted = -(-self.count * percent // 100)
         if not wanted:
             return None
@@ -54,7 +54,7 @@ class Histogram:
 
 
 class Traffic:
-    """Of one topic, as far as this node led it."""
+    """The traffic of one topic, for partitions that this node led."""
 
     __slots__ = (
         "bytes_in",
@@ -79,7 +79,7 @@ class Traffic:
 
 
 class Topics(dict[str, Traffic]):
-    """Traffic by topic, made when first counted."""
+    """Traffic by topic, created on first use."""
 
     def __missing__(self, name: str) -> Traffic:
         made = self[name] = Traffic()
@@ -90,9 +90,9 @@ class Metrics:
     """One per node."""
 
     def __init__(self) -> None:
-        self.requests: dict[str, Histogram] = {}  # from arrival to the answer, by API
+        self.requests: dict[str, Histogram] = {}  # by API; from arrival to the response
         self.topics = Topics()
-        self.topics_gone = Traffic()  # what was counted for topics that are deleted: totals never go back
+        self.topics_gone = Traffic()  # of deleted topics, because totals must not decrease
         self.metadata_writes = Histogram()
         self.metadata_writes_failed = 0
         self.topics_created = 0
@@ -100,13 +100,13 @@ class Metrics:
         self.isr_expands = 0
         self.logins = 0
         self.logins_refused = 0
-        self._created: deque[tuple[int, int]] = deque()  # (second, topics created in it), of the last minute
+        self._created: deque[tuple[int, int]] = deque()  # (second, number of topics created in it), for the last minute
 
     def request(self, api: str) -> Histogram:
         return self.requests.setdefault(api, Histogram())
 
     def wrote_metadata(self, command: Command[Any], reply: Reply | None, duration_ns: int, now_ns: int) -> None:
-        """A command of this node was answered; without a reply it was refused, or its fate is unknown."""
+        """A command of this node was answered. `reply` is None if it was refused, or if its outcome is unknown."""
         if isinstance(command, NO_WRITES):
             return
         self.metadata_writes.took(duration_ns)
@@ -123,7 +123,7 @@ class Metrics:
         self._forget_creations(second)
 
     def topics_created_per_second(self, now_ns: int) -> float:
-        """Over the last minute."""
+        """The average over the last minute."""
         self._forget_creations(now_ns // NS_PER_S)
         return sum(count for _, count in self._created) / CREATION_WINDOW_SECONDS
 
@@ -132,7 +132,7 @@ class Metrics:
             self._created.popleft()
 
     def follow(self, node_id: int, changes: Changes) -> None:
-        """Counts the ISR changes of partitions that this node leads, and forgets topics that are deleted."""
+        """Counts ISR changes of partitions that this node leads, and drops the metrics of deleted topics."""
         for topic in changes.topics_removed:
             if topic.name in self.topics:
                 self.topics_gone.add(self.topics.pop(topic.name))
@@ -143,7 +143,7 @@ class Metrics:
                     self.isr_expands += len(new.isr) > len(old.isr)
 
     def forget_deleted(self, image: Image) -> None:
-        """A topic that is gone shows no numbers of its own; they stay in the totals."""
+        """Drops a deleted topic's metrics, which remain in the totals."""
         for name in [name for name in self.topics if image.topic_named(name) is None]:
             self.topics_gone.add(self.topics.pop(name))
 
@@ -155,13 +155,14 @@ class Metrics:
 
 
 class Census:
-    """Partitions and brokers of one image, counted once per image: a scrape of a quiet cluster counts nothing."""
+    """Partitions and brokers of one image, counted once per image, so that a scrape of an idle cluster counts
+    nothing."""
 
     def __init__(self, image: Image, node_id: int) -> None:
         self.image, self.node_id = image, node_id
         self.topics = len(image.topics)
-        self.partitions = self.offline = self.imbalanced = 0  # of the cluster
-        self.here = self.led = self.under_replicated = 0  # of this node
+        self.partitions = self.offline = self.imbalanced = 0  # in the cluster
+        self.here = self.led = self.under_replicated = 0  # on this node
         self.live_brokers = len(image.live_brokers)
         self.fenced_brokers = sum(broker.fenced for broker in image.brokers.values())
 
@@ -179,7 +180,7 @@ class Census:
 
 
 class Censuses:
-    """The newest census, taken in steps, so that a large image costs no request its turn."""
+    """The newest census, computed in steps, so that a large image does not delay requests."""
 
     def __init__(self) -> None:
         self._newest: Census | None = None

@@ -4,8 +4,8 @@ Start: admin listener, data directory, logs, quorum, metadata, listeners, regist
 clients.
 
 Stop: leaderships are transferred to other nodes first. Then the parts stop in reverse order, listeners first, so that
-no client is served by half a node. After a failed fsync, a broken invariant or the failure of a task that must never
-end, the node acknowledges nothing more and stops.
+no client is served by a partly stopped node. After a failed fsync, a broken invariant or the failure of a task that
+must never end, the node acknowledges nothing more and stops.
 """
 
 from __future__ import annotations
@@ -79,16 +79,16 @@ from chronik.wire.messages.write_txn_markers import WriteTxnMarkersRequest, Writ
 log = logging.getLogger("chronik.broker")
 
 WATCH_FILES_S = 2.0
-LOGS_PER_LOOK = 200  # before the loop gets its turn: about a millisecond
+LOGS_PER_LOOK = 200  # before the loop continues: about a millisecond
 MAINTENANCE_MS = 15_000  # between steps of compaction and checkpoints, if retention is not due earlier
-BEGIN_PAUSE_S = 0.05  # between steps of taking up topics
-RAFT_CONFIG = RaftConfig()  # what no setting says
+BEGIN_PAUSE_S = 0.05  # between two calls of `begin_more`
+RAFT_CONFIG = RaftConfig()  # values without a setting
 
 
 class Node:
-    """Made by `start`; `wait_stopped` returns when it has ended, by `stop` or by itself.
+    """Created by `start`. `wait_stopped` returns when it has ended, by `stop` or by itself.
 
-    A Node is made when its data is open, and has all its parts from then on. Before that there is a NodeBase.
+    A Node is created when its data is open, and has all its parts from then on. Before that there is a NodeBase.
     """
 
     def __init__(self, base: NodeBase, opened: Opened) -> None:
@@ -113,10 +113,10 @@ class Node:
         self.quorum = opened.quorum
         self.store = opened.store
         settings = base.settings
-        self.scratch = make_scratch()  # of all connections: they share this node's event loop
+        self.scratch = make_scratch()  # shared by all connections, which share this node's event loop
         directory = ImageDirectory(lambda: self.store.image, lambda: self.settings.inter_broker_listener_name)
         self.certificates = base.certificates
-        # Whatever this node asks other brokers for goes by their inter-broker listener.
+        # Requests to other brokers use their inter-broker listeners.
         self.broker_network = SecuredNetwork(
             self.runtime.network, self.certificates.client_to(settings.inter_broker_listener_name)
         )
@@ -161,7 +161,7 @@ class Node:
 
     @classmethod
     async def start(cls, runtime: Runtime, settings: Settings, raft_config: RaftConfig = RAFT_CONFIG) -> Node:
-        """Raises CannotStart with what stands in the way: another node's directory, damage, a failing disk."""
+        """Raises CannotStart with the reason: another node's directory, damage, a failing disk."""
         base = NodeBase(runtime, settings)
         stop = base.end
 
@@ -184,13 +184,13 @@ class Node:
             raise
 
     async def _join(self, opened: Opened) -> None:
-        """From open data to a node that serves: the metadata is ready, clients can connect, the controller knows us."""
+        """From open data to a serving node: the metadata becomes ready, clients can connect, the node registers."""
         runtime, settings = self.runtime, self.settings
         self.admin.show(NodePages(self._base, self))
         self._base.disk_watch.tell(partial(give_way, self), partial(come_back, self))
         if self.quorum is not None:
             self.quorum.on_stranger = self.lifecycle.met_stranger
-            self.lifecycle.met_stranger()  # one may have come while the store was opened
+            self.lifecycle.met_stranger()  # a message may have arrived while the store was opened
         self.lifecycle.say_if_it_waits_to_be_added()
         await self.lifecycle.unless_outvoted(self.store.ready())
         await bring_first_users(runtime.disk, settings.log_dir, self.store)
@@ -213,7 +213,7 @@ class Node:
             opened_at = await runtime.network.listen(listener.host, listener.port, made, tls)  # type: ignore[arg-type]
             self.listeners[listener.name] = opened_at
             self.certificates.attach(listener.name, opened_at)
-        # A release that keeps no registrations may have registered since: then they say nothing.
+        # A release without this file may have registered since then, which makes the file useless.
         keeps_registrations = opened.is_used and not self.logs.older_release_wrote
         registrations = Registrations(runtime.disk, settings.log_dir, is_used=keeps_registrations)
         await self.lifecycle.unless_outvoted(self.lifecycle.register(identity.directory_id, registrations))
@@ -240,7 +240,7 @@ class Node:
         self.duties.start("preferred leaders", self._prefer_leaders())
 
     def _login(self) -> Login:
-        """By which this node logs in to others."""
+        """How this node logs in to other nodes."""
         own = self.settings.broker_login
         if own is None:
             return no_login
@@ -267,7 +267,7 @@ class Node:
         )
 
     async def _signing_keys(self, listener: str) -> SigningKeys | None:
-        """Of the tokens that this listener accepts; None if it accepts none."""
+        """The keys for the tokens that this listener accepts; None if it accepts none."""
         bearer = self.settings.sasl_listeners[listener].bearer
         if bearer is None:
             return None
@@ -313,11 +313,11 @@ class Node:
             return AllowEverything()
         return StandardAuthorizer(self.store, policy, Audit(self.runtime.clock.monotonic_ns))
 
-    # --- what other parts ask
+    # --- used by other parts
 
     @property
     def settings(self) -> Settings:
-        """As they are now: an operator may change them at any time."""
+        """The current settings: an operator may change them at any time."""
         return self.live_settings.now
 
     @property
@@ -335,18 +335,18 @@ class Node:
         return self._base.failure
 
     def port(self, listener: str | None = None) -> int:
-        """The real port, also where 0 was asked for."""
+        """The actual port, also if port 0 was configured."""
         return self.listeners[listener or next(iter(self.listeners))].port
 
     # --- background work
 
     async def _begin_more(self) -> None:
-        """After a restart among thousands of topics clients come first, then those of which this node has nothing."""
+        """After a restart with thousands of topics, clients come first, then topics without a log here."""
         are_more = True
         while are_more:
             await asyncio.sleep(BEGIN_PAUSE_S)
             are_more = self.replicas.begin_more()
-        # Retention goes by high watermarks, which a partition has once it is opened, be it read and written to or not.
+        # Retention needs high watermarks, which a partition only has once it is opened, even if it is not used.
         for count, log in enumerate(list(self.logs.all())):
             if count % LOGS_PER_LOOK == LOGS_PER_LOOK - 1:
                 await asyncio.sleep(BEGIN_PAUSE_S)
@@ -355,7 +355,7 @@ class Node:
     async def _maintain(self) -> None:
         """Retention runs every log.retention.check.interval.ms, and soon after a start.
 
-        While the disk is full it runs at every step, because it makes space.
+        While the disk is full it runs at every step, because it frees space.
         """
         until_check_ms = 0
         while True:
@@ -368,7 +368,7 @@ class Node:
             until_check_ms = until_check_ms or interval_ms
 
     async def _watch_files(self) -> None:
-        """Files that somebody removes under a running node take what is written to them along, and no write fails."""
+        """Writes to a file that was removed while the node runs do not fail, and their data is lost."""
         while True:
             await asyncio.sleep(WATCH_FILES_S)
             for count, _ in enumerate(self.logs.look_for_vanished()):
@@ -396,7 +396,7 @@ class Node:
         return await self.peers.ask(node_id, request, WriteTxnMarkersResponse)
 
     async def _prefer_leaders(self) -> None:
-        """As controller: gives leaderships back to the first replicas, which lost them while they were away."""
+        """As controller: returns leaderships to preferred replicas, which lost them while they were away."""
         while True:
             await asyncio.sleep(self.settings.leader_imbalance_check_interval_seconds)
             if not self.settings.auto_leader_rebalance_enable or not self.store.is_controller:
@@ -406,10 +406,10 @@ class Node:
             except MetadataError as error:
                 log.warning("leadership was not returned to preferred leaders: %s", error)
 
-    # --- the end
+    # --- stopping
 
     async def stop(self) -> None:
-        """A clean end: leaderships handed over, then no new requests, answers under way are given up, all synced."""
+        """A clean stop: transfers leaderships, accepts no new requests, cancels pending ones, syncs everything."""
         if self._serves and not self._base.ended.done():
             self._serves = False
             await self.lifecycle.hand_over()
@@ -419,23 +419,23 @@ class Node:
         await self._base.end()
 
     async def wait_stopped(self) -> None:
-        """Returns after `stop`; raises what made the node end by itself."""
+        """Returns after `stop`; raises the error if the node has ended by itself."""
         await asyncio.shield(self._base.ended)
 
     def stop_broken(self, cause: BaseException) -> None:
-        """Something that must never happen did: acknowledge nothing more, and end."""
+        """After a broken invariant: acknowledges nothing more, and stops."""
         self._base.stop_broken(cause)
 
     async def _mark_metadata(self) -> None:
-        """Before the store is closed. On the lane, behind a mark that may be under way: both go through the same
-        temporary file."""
+        """Call this before the store is closed. Runs on the lane, after a write that may be in progress, because both
+        use the same temporary file."""
         if self.failure is None:
             index = self.store.raft.durable_index
             await self.record_lane.run(partial(write_mark, self.runtime.disk, self.settings.log_dir, index))
 
 
 def quorum_address(settings: Settings, port: int) -> Address:
-    """Where other nodes reach this one's part of the quorum: on the host that clients are told, if it has no other."""
+    """Where other nodes reach this node's quorum listener: at the host advertised to clients, if it has no other."""
     host = settings.controller_listeners[0].host
     if host in EVERYWHERE:
         host = next((each.host for each in settings.advertised_listeners if each.host not in EVERYWHERE), LOOPBACK)

@@ -1,8 +1,8 @@
-"""The parts of a node that need none of its data, and the one way in which a node ends.
+"""The parts of a node that do not need its data, and how a node ends.
 
-They exist before the logs are open: the admin listener tells why a node is not ready, the disk is watched while it is
-read for the first time, and tasks have an owner. A node ends by `end`, or by itself: after a failed fsync, a broken
-invariant or the failure of a task that must never end, it acknowledges nothing more.
+They exist before the logs are open: the admin listener shows why a node is not ready, the disk is watched while it is
+first read, and tasks have an owner. A node ends by `end`, or by itself: after a failed fsync, a broken invariant or the
+failure of a task that must never end, it acknowledges nothing more.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ class NodeBase:
         self.runtime = runtime
         self.live_settings = LiveSettings(settings)
         self.node_id = settings.node_id
-        self.duties = Tasks(f"node {settings.node_id}", self._duty_failed)  # without which it is half a node
-        self.tasks = Tasks(f"node {settings.node_id}", self._task_failed)  # each for one client, topic or partition
+        self.duties = Tasks(f"node {settings.node_id}", self._duty_failed)  # tasks that the node cannot work without
+        # Tasks for one client, topic or partition each.
+        self.tasks = Tasks(f"node {settings.node_id}", self._task_failed)
         self.closers = AsyncExitStack()
         self.sends = runtime.network.sends()
         self.alarms = Alarms(runtime.clock)
@@ -68,7 +69,7 @@ class NodeBase:
 
     @property
     def settings(self) -> Settings:
-        """As they are now: an operator may change them at any time."""
+        """The current settings: an operator may change them at any time."""
         return self.live_settings.now
 
     @property
@@ -79,7 +80,8 @@ class NodeBase:
         return str(self.ended.exception())
 
     async def unless_broken(self, work: Coroutine[Any, Any, T]) -> T:
-        """Awaits a part of the start. A disk that fails meanwhile ends it, because other nodes wait for this one."""
+        """Awaits a step of the start. If the disk fails meanwhile, the start fails, because other nodes wait for this
+        one."""
         opening = asyncio.ensure_future(work)
         try:
             either: list[asyncio.Future[Any]] = [opening, self.ended]
@@ -90,11 +92,11 @@ class NodeBase:
                 await asyncio.wait([opening])
         if self.ended.done():
             if not opening.cancelled():
-                opening.exception()  # read here: what the failure brought about is no error of its own
+                opening.exception()  # mark it as retrieved: it is only a consequence of the failure
             await self.ended
         return await opening
 
-    # --- the end
+    # --- stopping
 
     def close_doors(self, why: str) -> None:
         """Closes all listeners and connections. The node stops serving."""
@@ -104,11 +106,11 @@ class NodeBase:
         self.connections.close_all(why)
 
     async def end(self) -> None:
-        """Work under way is given up, then everything that was opened is synced and closed."""
+        """Cancels pending work, then syncs and closes everything that was opened."""
         self.close_doors("the node is stopping")
         await self.tasks.stop()
         await self.duties.stop()
-        for _ in range(TURNS_TO_CLOSE):  # the loop must let go of its transports before anybody closes it
+        for _ in range(TURNS_TO_CLOSE):  # the loop must release its transports before it is closed
             await asyncio.sleep(0)
         self.sends.close()
         await self.closers.aclose()
@@ -117,8 +119,8 @@ class NodeBase:
             self.ended.set_result(None)
 
     def stop_broken(self, cause: BaseException) -> None:
-        """Acknowledges nothing more, and ends: something happened that must never happen, or another process took this
-        node's place. /status stays, to say why."""
+        """Acknowledges nothing more and stops, after a broken invariant or because another process has replaced this
+        one. /status stays, to show the reason."""
         log.critical("stopping: %s", cause, exc_info=None if isinstance(cause, Replaced) else cause)
         for listener in self.listeners.values():
             listener.close()
@@ -127,10 +129,10 @@ class NodeBase:
             self.ended.set_exception(cause)
 
     def _task_failed(self, name: str, failure: Exception) -> None:
-        """A failed task is logged and affects only its caller. A broken invariant stops the node."""
+        """Logs the failure of a task, which affects only its caller. A broken invariant stops the node."""
         if isinstance(failure, InvariantBroken):
             self.stop_broken(failure)
 
     def _duty_failed(self, name: str, failure: Exception) -> None:
-        if not self.ended.done():  # else it failed for the same reason, most likely
+        if not self.ended.done():  # otherwise it probably failed for the same reason
             self.stop_broken(DutyFailed(name, failure))

@@ -1,8 +1,8 @@
-"""Requests that are carried out in the order in which a connection sent them, each after the one before has its answer.
+"""Runs requests of a connection one after the other, in order, each after the previous one has its response.
 
-Most requests of a connection may overlap, because only their answers have an order. Requests about one transaction may
-not: the coordinator refuses a second one while the first is on its way to the log (CONCURRENT_TRANSACTIONS). A client
-that sent both at once, as librdkafka does, would have to wait and send it again.
+Most requests of a connection may overlap, because only their responses are ordered. Requests about one transaction may
+not: the coordinator refuses a second one while the first is being written (CONCURRENT_TRANSACTIONS). A client that
+sends both at once, as librdkafka does, would have to wait and retry.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def one_at_a_time(context: Context, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-    """The work of a handler. Later requests of its connection start when it is done."""
+    """Wraps the work of a handler: later requests of its connection start when it is done."""
     context.connection.hold_back()  # now, not when the coroutine starts
     return _released(context.connection, work)
 

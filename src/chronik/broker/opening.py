@@ -1,7 +1,7 @@
 """Opens what a node has on its disk, and its part of the quorum: logs, quorum port, metadata store.
 
-What is opened here registers itself with the base's closers, so that a start that fails halfway closes exactly what was
-open. Nothing is served, led or followed yet; `Node` does that with the result.
+Each part registers with the base's closers, so that a start that fails halfway closes exactly what was open. The result
+does not serve, lead or follow yet; `Node` starts that.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from chronik.storage.scrubber import Scrubber
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    identity: Identity | None  # None: the directory is new
-    record_lane: Lane  # where batches are taken apart that would hold up the loop
+    identity: Identity | None  # None for a new directory
+    record_lane: Lane  # for decoding batches that would block the loop
     logs: Logs
     scrubber: Scrubber
     conditions: Conditions
-    quorum: TcpTransport | None  # None: other nodes cannot join this one
+    quorum: TcpTransport | None  # None if other nodes cannot join this one
     store: MetadataStore
 
     @property
@@ -134,7 +134,8 @@ async def _listen_to_quorum(base: NodeBase, cluster_id: str) -> TcpTransport | N
 
 
 def require_both_roles(settings: Settings) -> None:
-    """Raises CannotStart. A node with one role would wait forever: a broker cannot connect to a separate quorum."""
+    """Raises CannotStart. A node with one role would wait forever, because a broker cannot connect to a separate
+    quorum."""
     if not (settings.is_broker and settings.is_controller):
         raise CannotStart(
             f"process.roles={settings.layers.value('process.roles')}: in this release every node is both, so set "
@@ -146,7 +147,7 @@ def require_both_roles(settings: Settings) -> None:
 def store_config(settings: Settings, raft: RaftConfig | None = None) -> StoreConfig:
     voters = {voter.node_id: Address(voter.host, voter.port) for voter in settings.voters}
     bootstrap = settings.controller_quorum_bootstrap_servers
-    # A file that names only its own node as the way to the quorum, as Kafka's own does, founds one.
+    # A file in which the quorum's bootstrap servers are only the node itself, as in Kafka's sample, founds a quorum.
     if not voters and (
         not bootstrap or are_all_own(bootstrap, settings.controller_listeners, settings.machine.host_name)
     ):

@@ -1,4 +1,4 @@
-"""What the admin listener shows: of a node that is starting, and of one whose data is open. Read-only."""
+"""The pages of the admin listener, for a node that is starting and for one whose data is open. Read-only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STARTING = "the node is starting: it reads its logs or waits for the metadata qu
 
 class Pages(Protocol):
     def why_not_ready(self) -> str | None:
-        """None when clients may be sent here."""
+        """None if clients may use this node."""
 
     async def metrics(self) -> str: ...
 

@@ -1,10 +1,10 @@
-"""What a caller may do to what: Kafka's operations and resources, and what each API demands.
+"""Kafka's operations and resources, and the permissions that each API requires.
 
-An API declares its demands where it declares its versions:
+An API declares its permissions where it declares its versions:
 
     @api(ProduceRequest, ProduceResponse, needs=(WRITE.on(TOPIC), WRITE.on(TRANSACTIONAL_ID)))
 
-`table` prints the demands of all APIs. Numbers are Kafka's AclOperation and ResourceType.
+`table` returns the permissions of all APIs. Numbers are Kafka's AclOperation and ResourceType.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Resource(IntEnum):
     USER = 7
 
 
-CLUSTER_NAME = "kafka-cluster"  # the one resource of the kind CLUSTER
+CLUSTER_NAME = "kafka-cluster"  # the only resource of the kind CLUSTER
 
 
 class Operation(IntEnum):
@@ -49,11 +49,11 @@ class Operation(IntEnum):
 
 
 class Need(NamedTuple):
-    """One of the permissions that an API demands."""
+    """One of the permissions that an API requires."""
 
     operation: Operation
     kind: Resource
-    when: str = ""  # only then
+    when: str = ""  # condition; empty: always
 
     def __str__(self) -> str:
         text = f"{self.operation.name} {self.kind.name}"
@@ -83,16 +83,16 @@ TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
     Resource.TRANSACTIONAL_ID,
 )
 DELEGATION_TOKEN, USER = Resource.DELEGATION_TOKEN, Resource.USER
-NOTHING: tuple[Need, ...] = ()  # for APIs that everybody may use
+NOTHING: tuple[Need, ...] = ()  # for APIs that need no permission
 
 
 def table(apis: Iterable[Api]) -> list[tuple[str, str]]:
-    """(API, what it demands), by API key."""
+    """(API, required permissions), by API key."""
     return [(each.name, ", ".join(map(str, each.needs)) or "nothing") for each in sorted(apis, key=lambda one: one.key)]
 
 
 def bits(*operations: Operation) -> int:
-    """As a set in Metadata, DescribeCluster and DescribeGroups: bit n is operation n."""
+    """As sets in Metadata, DescribeCluster and DescribeGroups: bit n stands for operation n."""
     return sum(1 << operation for operation in operations)
 
 

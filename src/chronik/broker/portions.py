@@ -1,12 +1,12 @@
 """How much data a fetch response contains.
 
-A consumer that is catching up asks for a megabyte of each partition. A consumer near the broker works best with half a
-megabyte per response: given six megabytes at once, librdkafka takes five times the page faults and twice the CPU for
-records of 100 bytes, and other clients wait for the loop meanwhile. A distant consumer loses a round trip per response
-and needs as much as it can get, and so does one with so many partitions that each request is expensive. Consumers do
-not say which kind they are. So the broker measures: now and then it tries twice and half the current size.
+A consumer that is catching up requests a megabyte per partition. With low latency, half a megabyte per response works
+best: with six megabytes at once, librdkafka has five times the page faults and uses twice the CPU for records of 100
+bytes, and other clients wait for the event loop meanwhile. With high latency, a consumer needs large responses, because
+each one costs a round trip. The same is true with so many partitions that each request is expensive. The broker does
+not know which kind a consumer is. So it measures: periodically it tries twice and half the current size.
 
-A response always contains a complete batch. A consumer with min_bytes above 1 gets as much as it asks for.
+A response always contains a complete batch. A consumer with min_bytes above 1 gets as much as it requests.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from chronik.runtime.invariants import check
 from chronik.runtime.units import KIB, MIB
 
 SMALLEST_BYTES = 512 * KIB
-LARGEST_BYTES = 64 * MIB  # more than any client asks for by default
-TRIAL_ANSWERS = 4  # of each size: one may meet a pause of the client or of the machine
+LARGEST_BYTES = 64 * MIB  # more than clients request by default
+TRIAL_ANSWERS = 4  # of each size, because one response may meet a pause of the client or of the machine
 ANSWERS_BETWEEN_TRIALS = 128
-LARGER_IS_WORTH = 1.25  # the rate it must reach; what costs others their turn must gain something
+LARGER_IS_WORTH = 1.25  # a larger size must reach this factor, because it delays other clients
 SMALLER_IS_WORTH = 0.9
 
 
 class Portions:
-    """Of one connection. `size_bytes` is for the next answer."""
+    """For one connection. `size_bytes` is the size for the next response."""
 
     __slots__ = (
         "_answers_left",
@@ -42,25 +42,26 @@ class Portions:
     def __init__(self) -> None:
         self.size_bytes = SMALLEST_BYTES
         self._usual_bytes = SMALLEST_BYTES
-        self._tried_bytes = 0  # outside a trial
-        self._answers_left = 0  # in the trial, or before the next one
-        self._small_left = 0  # answers that tell nothing, before the trial is given up
-        self._goes_up = False  # the trial under way, or the last one
-        self._best_rates = (0.0, 0.0)  # bytes a nanosecond, of the usual and of the tried size
+        self._tried_bytes = 0  # the size outside of trials
+        self._answers_left = 0  # responses left in the trial, or before the next one
+        self._small_left = 0  # small responses, which measure nothing, left before the trial is cancelled
+        self._goes_up = False  # direction of the current or last trial
+        self._best_rates = (0.0, 0.0)  # bytes per nanosecond, with the usual size and with the tried one
         self._asked_ns = self._given_ns = 0
-        self._given_bytes = self._since_ns = 0  # of the last answer, and from when on it took time
+        self._given_bytes = self._since_ns = 0  # of the last response, and the start of its time
         self._begin_trial()
 
     def given(self, size_bytes: int, now_ns: int, *, has_waited: bool) -> None:
-        """An answer of this size leaves. Reading it counts as part of its time, waiting for records does not."""
+        """A response of this size is sent. The time to read it counts, the wait for records does not."""
         self._given_bytes, self._given_ns = size_bytes, now_ns
         self._since_ns = now_ns if has_waited else self._asked_ns
 
     def asked(self, now_ns: int) -> None:
-        """A request has come, by which the reader says that it has the last answer."""
+        """A new request has arrived, so the client has received the last response."""
         size_bytes, self._given_bytes = self._given_bytes, 0
         self._asked_ns = now_ns
-        if not size_bytes or now_ns <= self._given_ns:  # it was sent before the answer, and says nothing about it
+        # The request was sent before the response, so it measures nothing.
+        if not size_bytes or now_ns <= self._given_ns:
             return
         if size_bytes < self.size_bytes // 2:
             self._was_small()
@@ -74,15 +75,15 @@ class Portions:
             self._begin_trial()
 
     def _was_small(self) -> None:
-        """No more data existed or was requested. One means nothing; many in a row mean that none will follow."""
+        """The response was small because no more data existed or was requested. Many of these in a row end a trial."""
         if self._tried_bytes:
             self._small_left -= 1
             if not self._small_left:
                 self._end_trial()
-                self._answers_left = 0  # once there is more, it is tried soon
+                self._answers_left = 0  # the next trial starts soon after there is more data
 
     def _was_one_batch(self, size_bytes: int) -> None:
-        """A batch that is larger than the portion: for this reader there is none so small."""
+        """The response was one batch larger than the size: a smaller size has no effect for this reader."""
         while self._usual_bytes < min(size_bytes, LARGEST_BYTES):
             self._usual_bytes *= 2
         self._end_trial()
@@ -118,7 +119,7 @@ class Portions:
             return
         goes_up, self._usual_bytes = self._goes_up, self._tried_bytes
         self._end_trial()
-        if SMALLEST_BYTES < self._usual_bytes < LARGEST_BYTES:  # what was right may be right once more
+        if SMALLEST_BYTES < self._usual_bytes < LARGEST_BYTES:  # the same direction may succeed again
             self._goes_up = not goes_up
             self._begin_trial()
 

@@ -25,8 +25,9 @@ from chronik.runtime.freed_memory import keep_freed_memory
 from chronik.runtime.real import real_runtime
 from chronik.runtime.service_manager import ServiceManager
 
-# Objects made before Python looks for cycles among the young. Requests make few cycles and many objects, so the default
-# of 700 finds nothing after every tenth request; 20,000 costs some megabytes at most.
+# Number of allocations between two runs of the collector's youngest generation. Requests create many objects and few
+# cycles: with the default of 700 the collector runs for every tenth request and finds nothing. 20,000 objects take at
+# most some megabytes.
 YOUNG_OBJECTS_MAX = 20_000
 _steering = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 TEXT, JSON = LOG_FORMATS = ("text", "json")
@@ -42,7 +43,7 @@ def run(
 ) -> int:
     """Serves until SIGTERM or SIGINT, or until standard input is closed; returns the exit code.
 
-    A service manager that `environment` names is told when the node is registered and when it begins to stop.
+    A service manager in `environment` is notified when the node is registered and when it begins to stop.
     """
     manager = ServiceManager(environment or {})
     return uvloop.run(_serve(settings, started, manager, until_stdin_ends=until_stdin_ends))
@@ -66,7 +67,7 @@ async def _serve(
         loop.add_reader(sys.stdin.fileno(), stopping.set)
     asked_to_stop = asyncio.ensure_future(stopping.wait())
     starting = asyncio.ensure_future(Node.start(real_runtime(), settings))
-    # A node that waits for its quorum can be stopped like any other.
+    # A node that waits for its quorum can be stopped as well.
     await asyncio.wait([starting, asked_to_stop], return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         log.info("stopping before the node was ready")
@@ -79,7 +80,7 @@ async def _serve(
         log.error("cannot start: %s", fault)
         return EXIT_FAILED if isinstance(fault, NotRegistered) else EXIT_CANNOT_START
     keep_freed_memory()
-    gc.freeze()  # modules and schemas are permanent: later collections need not scan them
+    gc.freeze()  # modules and schemas are permanent: later collections need not examine them
     gc.set_threshold(YOUNG_OBJECTS_MAX)
     node.store.subscribe(LastingObjects().changed)
     started(node)
@@ -96,12 +97,12 @@ async def _serve(
 
 
 def escape(text: str) -> str:
-    """Without characters that end a line, steer a terminal or turn the direction of writing."""
+    """Escapes characters that end a line, control a terminal or change the direction of text."""
     return _steering.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def log_to_stderr(level: str = "INFO", log_format: str = TEXT) -> None:
-    """One line per event, with a time stamp that names its zone; as text, or as an object of JSON."""
+    """One line per event, with a time stamp and its time zone; as text, or as a JSON object."""
     handler = logging.StreamHandler(sys.stderr)
     text = _Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(_JsonFormatter() if log_format == JSON else text)
@@ -109,8 +110,8 @@ def log_to_stderr(level: str = "INFO", log_format: str = TEXT) -> None:
 
 
 class _Formatter(logging.Formatter):
-    """One event is one line, whatever it quotes: clients choose names, ids and reasons, and may put line ends and
-    terminal codes in them. A traceback follows indented, so that no line of it looks like an event."""
+    """One event is one line, even if it quotes text from clients, which may contain line ends and terminal codes. A
+    traceback follows indented, so that none of its lines looks like an event."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         record.message = escape(record.message)
@@ -124,7 +125,7 @@ class _Formatter(logging.Formatter):
 
 
 class _JsonFormatter(_Formatter):
-    """Time, level, logger and message of an event, and its traceback, in one line for log collectors."""
+    """Time, level, logger, message and traceback of an event as one JSON line, for log collectors."""
 
     def format(self, record: logging.LogRecord) -> str:
         event = {

@@ -1,7 +1,7 @@
-"""The reply to a produce request for one partition that went well, without building and walking its structs.
+"""The response to a successful produce request for one partition, encoded without building its structs.
 
-All such replies of one version and topic are the same bytes but for a few numbers that stand together. What stands
-around those is taken from a reply that the compiler's encoder wrote, so there is no second description of the format.
+All such responses of one version and topic are the same bytes, except for a few consecutive numbers. The bytes around
+them come from a response of the regular encoder, so the format is not described twice.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from chronik.wire.messages.produce import (
     TopicProduceResponse,
 )
 
-TOPICS_MAX = 10_000  # remembered; then all are forgotten, because deleted topics are among them
-# index, error_code, base_offset, log_append_time_ms, log_start_offset; older versions end sooner.
+TOPICS_MAX = 10_000  # cached; then all are dropped, because deleted topics are among them
+# index, error_code, base_offset, log_append_time_ms, log_start_offset; older versions have fewer.
 _pack = Packing(">ihqqq").pack
 _NUMBERS_BYTES = [14] * 2 + [22] * 3 + [30] * 9  # by version
-_MARK = -2  # no topic's name or length has these bytes: they are not UTF-8
+_MARK = -2  # a topic's name or length never has these bytes, because they are not UTF-8
 
 _around: dict[tuple[int, str, bytes], tuple[bytes, bytes]] = {}
 

@@ -1,12 +1,12 @@
 """Admits the transactional batches of a Produce request.
 
-The first batch of a transaction on a partition needs the transaction's coordinator: it must know the partition, or no
-marker would ever end the transaction there. From v12 on the coordinator is asked to add the partition, before to verify
-that the producer has added it. The log gives out a guard before the question and takes the batch only if the guard is
-current afterwards. A partition where the transaction is open already needs no question.
+Before the first batch of a transaction on a partition, the transaction's coordinator must know the partition; otherwise
+no marker would ever end the transaction there. From v12 on, the coordinator is asked to add the partition; before, to
+verify that the producer has added it. The log creates a guard before the request and accepts the batch only if the
+guard is still current afterwards. If the transaction is already open on the partition, no request is needed.
 
-A request belongs to one transaction: it names a transactional id, and its transactional batches have one producer id
-and epoch. Otherwise all of it is refused.
+A produce request belongs to one transaction: it names a transactional id, and its transactional batches have one
+producer id and epoch. Otherwise the whole request is refused.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ LOW_ATTRIBUTES_AT: Final = ATTRIBUTES_AT + 1
 
 
 class MustAsk(Exception):
-    """The batch is the first of its transaction on the partition."""
+    """The batch is the first one of its transaction on the partition."""
 
 
 class Transactional(NamedTuple):
     """A transactional batch of a request, and the replica that it is appended to."""
 
-    key: int  # by which the request's parts are known: the id of its data
+    key: int  # identifies a part of the request: the id of its data
     topic_name: str
     header: BatchView
     replica: Replica
 
 
 class Admission:
-    """What was found out about the batches of one request, by the id of their data."""
+    """The results for the batches of one request, by the id of their data."""
 
     __slots__ = ("guards", "refused")
 
     def __init__(self) -> None:
         self.guards: dict[int, Guard] = {}
-        self.refused: dict[int, tuple[ErrorCode, str]] = {}  # what the client is told, and why
+        self.refused: dict[int, tuple[ErrorCode, str]] = {}  # error and reason for the client
 
 
-ADMITTED: Final = Admission()  # without a question to a coordinator
+ADMITTED: Final = Admission()  # without a request to a coordinator
 
 
 def is_transactional(data: object) -> bool:
-    """Whether a batch says so of itself, before anything of it is checked."""
+    """Whether the batch claims to be transactional; nothing is checked yet."""
     return (
         type(data) is memoryview
         and len(data) > LOW_ATTRIBUTES_AT
@@ -69,13 +69,13 @@ def is_transactional(data: object) -> bool:
 
 
 def header_of(verdict: object) -> BatchView | None:
-    """The header of a transactional batch that was judged; None for any other."""
+    """The header of a validated transactional batch; None for any other."""
     header = verdict.batch if isinstance(verdict, Look) else verdict
     return header if isinstance(header, BatchView) and header.attributes & TRANSACTIONAL else None
 
 
 def refusal_of(request: ProduceRequest, headers: Iterator[BatchView]) -> ErrorCode:
-    """Why the whole request is refused, which has transactional batches; NONE if it is not."""
+    """Why a request with transactional batches is refused as a whole; NONE if it is not."""
     if request.transactional_id is None:
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     producers = {(header.producer_id, header.producer_epoch) for header in headers}
@@ -83,7 +83,7 @@ def refusal_of(request: ProduceRequest, headers: Iterator[BatchView]) -> ErrorCo
 
 
 def admitted_at_once(batch: BatchView, replica: Replica, context: Context) -> Admission:
-    """For the batch of a transaction that is open on the partition; raises MustAsk for the first one."""
+    """For a batch of a transaction that is open on the partition. Raises MustAsk for the first batch."""
     is_tv2 = context.version >= PRODUCE_ADDS_SINCE
     guard_for = replica.log.producers.guard_for
     if guard_for(batch.producer_id, batch.producer_epoch, batch.base_sequence, is_tv2=is_tv2) is not None:
@@ -92,7 +92,7 @@ def admitted_at_once(batch: BatchView, replica: Replica, context: Context) -> Ad
 
 
 def must_ask(batches: list[Transactional], context: Context) -> bool:
-    """Whether one of them is the first of its transaction on its partition."""
+    """Whether one of the batches is the first one of its transaction on its partition."""
     _, asked = _begin(batches, is_tv2=context.version >= PRODUCE_ADDS_SINCE)
     return bool(asked)
 
@@ -100,9 +100,9 @@ def must_ask(batches: list[Transactional], context: Context) -> bool:
 async def admit(request: ProduceRequest, batches: list[Transactional], context: Context) -> Admission:
     """Asks the coordinator about the partitions on which the transaction is not open.
 
-    From v12 on a coordinator that is still ending the producer's last transaction is asked again, for a short time: to
-    send the batch again would cost the client more. The end takes two rounds of fsync, mostly a few milliseconds. So
-    the first pause is short, and each one is twice as long as the one before, up to the pause of the settings.
+    From v12 on, if the coordinator is still ending the producer's last transaction, it is asked again for a short time,
+    because a retry would cost the client more. The end takes two rounds of fsync, usually a few milliseconds. So the
+    first pause is short, and each pause is twice as long as the previous one, up to the configured pause.
     """
     settings, clock = context.services.settings, context.services.runtime.clock
     adds = context.version >= PRODUCE_ADDS_SINCE
@@ -133,7 +133,7 @@ def _begin(batches: list[Transactional], *, is_tv2: bool) -> tuple[Admission, li
                 header.producer_id, header.producer_epoch, header.base_sequence, is_tv2=is_tv2
             )
         except InvalidProducerEpoch:
-            continue  # the append says so, too
+            continue  # the append reports this as well
         if guard is not None:
             admission.guards[each.key] = guard
             asked.append(each)

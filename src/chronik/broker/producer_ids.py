@@ -1,4 +1,4 @@
-"""Ids for producers, handed out from blocks that the controller allocates. An id is never given twice."""
+"""Assigns producer ids from blocks that the controller allocates. An id is never assigned twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class ProducerIds:
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._next = self._end = 0  # of the block in hand; a restart loses the rest of it
+        self._next = self._end = 0  # of the current block; a restart loses the rest of it
         self._fetching = asyncio.Lock()
 
     async def next(self) -> int:
@@ -40,7 +40,7 @@ class ProducerIds:
         try:
             reply = await node.store.submit(command)
         except NotController as fault:
-            # Clients do not know the controller's errors here: this one makes them come again.
+            # Clients do not expect the controller's errors here. After this error they retry.
             raise NoProducerId(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from fault
         except MetadataError as fault:
             raise NoProducerId(fault.kafka_error) from fault

@@ -1,4 +1,4 @@
-"""Assembles a node's replicas with their fetchers and their requests to the controller, and runs their tasks."""
+"""Assembles a node's replicas with their fetchers and their requests to the controller, and runs the tasks."""
 
 from __future__ import annotations
 

@@ -1,16 +1,15 @@
-"""How old the access rules and the users may be by which a node allows requests and logins: broker.session.timeout.ms.
+"""Limits the age of the access rules and users that a node applies: broker.session.timeout.ms.
 
 A node decides by its own metadata image. With a lease the image shows every change that was acknowledged. Without one,
-as during an election of the quorum's leader, the node goes on by the rules that it has, because denied clients do not
-try again. After broker.session.timeout.ms without a lease the controller no longer counts on this node either. From
-then on a request waits until the leader of the quorum has confirmed the image; if it does not, the connection is
-closed, and the client goes to another node. So does the last message of a login by SCRAM, because a session that an old
-password has opened would outlive the loss of the quorum. If the password was set since the first message, the
-connection is closed as well, because the proof that the client sends belongs to the old salt.
+as during an election of the quorum's leader, the node continues with its current rules, because denied clients do not
+retry. After broker.session.timeout.ms without a lease, the controller no longer considers this node live either. From
+then on, a request waits until the quorum's leader has confirmed the image. If that fails, the connection is closed, and
+the client tries another node. The last message of a SCRAM login waits as well, because a session that was opened with
+an old password would outlive the loss of the quorum. If the password has changed since the first message, the
+connection is closed too, because the client's proof belongs to the old salt.
 
-Super users do not depend on rules, so they do not wait, and neither do their logins: an operator must be able to look
-at a cluster without a quorum. Until it has the quorum again, a node accepts the last password of a super user that it
-knows.
+Super users do not depend on rules, so their requests and logins do not wait: an operator must be able to inspect a
+cluster without a quorum. Until the quorum is back, a node accepts a super user's last known password.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ if TYPE_CHECKING:
     from chronik.broker.services import Services
     from chronik.broker.session import Principal
 
-LOOK_EVERY_NS: Final = NS_PER_S // 10  # the lease is not looked at for every request
+LOOK_EVERY_NS: Final = NS_PER_S // 10  # the lease is not checked for every request
 
 
 class RuleFreshness:
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._look_ns = 0  # until then nothing is looked at
-        self._confirmed_ns: int | None = None  # the image was known to be current
+        self._look_ns = 0  # time of the next check
+        self._confirmed_ns: int | None = None  # when the image was last known to be current
 
     def is_fresh(self, principal: Principal, now_ns: int) -> bool:
-        """For decisions about this principal."""
+        """Whether decisions about this principal may use the image."""
         if now_ns < self._look_ns:
             return True
         services = self._services
@@ -48,6 +47,6 @@ class RuleFreshness:
         return policy is not None and str(principal) in policy.super_users
 
     def confirmed(self, now_ns: int) -> None:
-        """The image of `now_ns` shows every change that was acknowledged before."""
+        """The image at `now_ns` contains every change acknowledged before."""
         self._confirmed_ns = now_ns
         self._look_ns = now_ns + LOOK_EVERY_NS

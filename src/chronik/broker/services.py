@@ -1,4 +1,5 @@
-"""What handlers use of the node. Built once, when the node is about to serve; nothing in it is replaced afterwards."""
+"""The parts of the node that handlers use. Created once, when the node is about to serve; nothing in it is replaced
+later."""
 
 from __future__ import annotations
 
@@ -54,13 +55,13 @@ class Services:
     peers: Peers  # requests to other nodes
     transaction_partitions: TransactionPartitions  # questions to the coordinators of transactions
     index_mending: IndexMending
-    producer_connections: ProducerConnections  # of those that commit offsets in transactions
+    producer_connections: ProducerConnections  # of producers that commit offsets in transactions
     marker_connections: MarkerConnections  # of nodes that send transaction markers
-    record_lane: Lane  # where batches are taken apart that would hold up the loop
+    record_lane: Lane  # for decoding batches that would block the loop
 
     @property
     def settings(self) -> Settings:
-        """As they are now: an operator may change them at any time."""
+        """The current settings: an operator may change them at any time."""
         return self.live_settings.now
 
     @property

@@ -1,9 +1,9 @@
-"""The keys by which one listener verifies the tokens of OAUTHBEARER: read at the start, and again while the node runs.
+"""The keys that verify the OAUTHBEARER tokens of one listener: read at the start, and again while the node runs.
 
-They are read every sasl.oauthbearer.jwks.endpoint.refresh.ms, and early when a token names an unknown key: at most once
-in EARLY_PAUSE_MS, whatever strangers send. Such a token is refused meanwhile, as in Kafka; the client's next attempt
-finds the new key. If reading fails, the node keeps the keys that it has, raises an alarm and tries again. A file must
-be readable when the node starts. An address need not be: an identity provider that is down must not keep nodes down.
+They are read every sasl.oauthbearer.jwks.endpoint.refresh.ms, and earlier if a token names an unknown key: at most once
+in EARLY_PAUSE_MS, whatever clients send. Such a token is refused meanwhile, as in Kafka; the client's next attempt
+finds the new key. If reading fails, the node keeps its keys, raises an alarm and retries. A file must be readable when
+the node starts. An address need not be: an identity provider that is down must not prevent nodes from starting.
 
 Fetching is asynchronous and bounded; a lane reads files and parses keys. PyJWT is loaded here and only if used.
 """
@@ -39,7 +39,7 @@ class _Unreadable(Exception):
 
 
 class SigningKeys:
-    """Of one listener. `open` before it is used, then `watch` as long as the node runs."""
+    """The keys of one listener. Call `open` before use, then run `watch` as long as the node runs."""
 
     def __init__(self, runtime: Runtime, lane: Lane, listener: str, settings: BearerListener, alarms: Alarms) -> None:
         from chronik.security.bearer_tokens import TokenRules
@@ -50,8 +50,8 @@ class SigningKeys:
             settings.issuer, settings.audiences, settings.clock_skew_s, settings.subject_claim, settings.scope_claim
         )
         self._keys: KeySet = ()
-        self._is_wanted = asyncio.Event()  # a token named a key that is not there
-        self._read_ns = 0  # when they were last read, or tried to
+        self._is_wanted = asyncio.Event()  # set when a token names an unknown key
+        self._read_ns = 0  # time of the last attempt to read them
 
     async def open(self) -> None:
         """Raises BadSetting if a file cannot be used."""
@@ -89,7 +89,8 @@ class SigningKeys:
                 )
 
     async def _wait(self, retry_ms: int) -> None:
-        """Until the next attempt is due: `retry_ms` after a failure, else the interval, or when a key is missed."""
+        """Waits until the next attempt: `retry_ms` after a failure, else the interval, or earlier if a key is
+        missing."""
         try:
             async with asyncio.timeout((retry_ms or self._settings.refresh_ms) / 1000):
                 await self._is_wanted.wait()

@@ -1,4 +1,4 @@
-"""A node's own view of its state: whether it is alive, whether it serves, and what operators compare between nodes.
+"""A node's view of its state: whether it is alive, whether it serves, and values that operators compare between nodes.
 
 Read-only. The state hash is computed in steps, once per image, so that it never blocks requests in a large cluster.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def why_not_ready(node: Node) -> str | None:
-    """None when clients may be sent here."""
+    """None if clients may use this node."""
     if node.failure is not None:
         return node.failure
     if node.store.leader_id is None and node.store.raft.abstains:
@@ -36,7 +36,7 @@ def why_not_ready(node: Node) -> str | None:
 
 
 def beginning(node_id: int, why_not: str | None, alarms: Alarms, now_ms: int) -> dict[str, Any]:
-    """What every status page begins with, also that of a node that is still starting. `now_ms` is wall time."""
+    """The beginning of every status page, also for a node that is starting. `now_ms` is wall time."""
     return {
         "node_id": node_id,
         "time_ms": now_ms,
@@ -54,7 +54,7 @@ class StatusPage:
 
     async def describe(self) -> dict[str, Any]:
         node = self._node
-        image = node.store.image  # one moment: the hash is of this version, whatever is applied meanwhile
+        image = node.store.image  # read once: the hash belongs to this version, even if more is applied meanwhile
         return beginning(node.node_id, why_not_ready(node), node.alarms, node.runtime.clock.wall_ms()) | {
             "cluster_id": image.cluster_id,
             "quorum": self._quorum(),
@@ -81,7 +81,7 @@ class StatusPage:
         }
 
     def _machine(self) -> dict[str, Any]:
-        """What the node has of its machine, and how much of it is in use. Sizes are in bytes."""
+        """The node's resources on its machine, and their use. Sizes are in bytes."""
         node = self._node
         directory, disk, settings = node.settings.log_dir, node.runtime.disk, node.settings
         sync_times = Histogram(node.logs.journal.sync_octaves)

@@ -1,4 +1,4 @@
-"""What renewing and expiring a delegation token have in common: finding the token by its HMAC, and the command."""
+"""Shared by renewing and expiring delegation tokens: finds the token by its HMAC, and submits the command."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NO_TIME_MS: Final = -1
 
 
 async def change_token(context: Context, secret: bytes, period_ms: int, *, renews: bool) -> tuple[ErrorCode, int]:
-    """The error, and the time at which the token with this HMAC expires now."""
+    """The error, and the new expiry time of the token with this HMAC."""
     services = context.services
     if not may_ask(context.session):
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME_MS
     if not services.tokens.is_enabled:
         return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, 0
     token_id = services.tokens.id_of(secret)
-    if token_id is None:  # created through another node a moment ago, perhaps
+    if token_id is None:  # perhaps it was just created through another node
         try:
             await services.store.read()
         except MetadataError as fault:

@@ -1,6 +1,6 @@
-"""A topic's configuration as its replicas need it: typed, and the node's where the topic has none of its own.
+"""A topic's typed configuration for its replicas, with the node's value where the topic sets none.
 
-Which keys a topic may set, and with which values, the controller has checked; see `chronik.catalogue.topic_keys`.
+The controller has checked the keys and values that a topic sets; see `chronik.catalogue.topic_keys`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from chronik.storage.config import LogConfig
 if TYPE_CHECKING:
     from chronik.broker.settings import Settings
 
-GZIP_LEVEL_DEFAULT = -1  # Kafka's way to say: as the library does
+GZIP_LEVEL_DEFAULT = -1  # Kafka's value for the library's default
 SEGMENT_BYTES_FOR_TESTS = "internal.segment.bytes"
 
-# Key of the topic: field of Settings that counts where the topic does not set it.
+# Topic key: field of Settings that applies if the topic does not set the key.
 _settings_fields = {key: field_of(each.synonyms[0].key) for key, each in TOPIC_CONFIGS.items() if each.synonyms}
-# Key of the topic that says how its logs are kept: field of LogConfig.
+# Topic key for logs: field of LogConfig.
 LOG_KEYS = {key: field_of(key) for key in TOPIC_CONFIGS if field_of(key) in {each.name for each in fields(LogConfig)}}
 
 
 def topic_settings(settings: Settings, own: Mapping[str, str]) -> TopicSettings:
-    """`own` is what is set on the topic."""
+    """`own` contains the topic's own configs."""
     codec = _value("compression.type", settings, own)
     level_key = f"compression.{codec}.level"
     level = _value(level_key, settings, own) if level_key in TOPIC_CONFIGS else None
@@ -47,7 +47,7 @@ def log_config(settings: Settings, own: Mapping[str, str]) -> LogConfig:
 
 
 def topic_default(settings: Settings, name: str) -> str:
-    """What holds for topics that do not set the key, as text. KeyError for a key that topics do not have."""
+    """The value for topics that do not set the key, as text. KeyError if it is not a topic key."""
     return next(layers(TOPIC_CONFIGS[name], {}, settings.layers.of_broker)).value
 
 

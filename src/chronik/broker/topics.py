@@ -1,4 +1,4 @@
-"""How handlers resolve what a request names: topics by name or id, and replicas of this node."""
+"""Finds what a request names, for handlers: topics by name or id, and replicas of this node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INTERNAL_TOPICS = frozenset(INTERNAL)
 
 
 def find_topic(services: Services, name: str, topic_id: bytes, *, by_id: bool = False) -> Topic | ErrorCode:
-    """By id when the request carries one, or can carry nothing else; else by name."""
+    """Finds the topic by id if the request contains one, or can only contain ids; else by name."""
     image = services.store.image
     if by_id or topic_id != ZERO_UUID:
         return image.topics.get(topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
@@ -26,18 +26,18 @@ def find_topic(services: Services, name: str, topic_id: bytes, *, by_id: bool = 
 
 
 def refused_by(fault: MetadataError) -> tuple[ErrorCode, str]:
-    """What a client is told when the metadata store could not carry out its command."""
+    """The client's error when the metadata store could not execute its command."""
     return fault.kafka_error, str(fault)
 
 
 def find_replica(services: Services, topic: Topic, index: int) -> Replica | ErrorCode:
-    """The replica here, or why there is none."""
+    """The replica on this node, or the error if there is none."""
     replica = services.replicas.get(topic, index)
     return why_no_replica(topic, index) if replica is None else replica
 
 
 def why_no_replica(topic: Topic, index: int) -> ErrorCode:
-    """What a client is told about a partition without a replica here."""
+    """The client's error for a partition without a replica on this node."""
     if 0 <= index < len(topic.partitions):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,6 +1,6 @@
-"""What a producer is told when the coordinator of its transaction does not let a batch or an offset commit pass.
+"""Maps a transaction coordinator's errors to errors for producers, for refused batches and offset commits.
 
-A coordinator's words are not all known to the clients of the two APIs that ask it, and depend on what a version knows.
+Clients of these two APIs do not know all errors of a coordinator; which ones they know depends on the version.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from typing import Final
 
 from chronik.wire.error_codes import ErrorCode
 
-# Of Produce and of TxnOffsetCommit: from here on clients know TRANSACTION_ABORTABLE; from here on a request adds its
-# partitions to the transaction (transaction.version 2). Before, the client has added them, and the leader verifies it.
+# Versions of Produce and of TxnOffsetCommit from which clients know TRANSACTION_ABORTABLE, and from which a request
+# adds its partitions to the transaction (transaction.version 2). In earlier versions the client has added them, and the
+# leader verifies this.
 PRODUCE_ABORTABLE_SINCE, PRODUCE_ADDS_SINCE = 11, 12
 OFFSETS_ABORTABLE_SINCE, OFFSETS_ADDS_SINCE = 4, 5
 
-# Clients of all versions send a batch again after NOT_ENOUGH_REPLICAS, and do not refresh their metadata for it.
+# After NOT_ENOUGH_REPLICAS, clients of all versions retry a batch without refreshing their metadata.
 _TRY_AGAIN: Final = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
@@ -26,7 +27,7 @@ _TRY_AGAIN: Final = frozenset(
 
 
 def told_to_producer(error: ErrorCode, version: int) -> ErrorCode:
-    """In the words of Produce."""
+    """The error for Produce."""
     told = _known(error, knows_abortable=version >= PRODUCE_ABORTABLE_SINCE)
     if told in _TRY_AGAIN or (told is ErrorCode.CONCURRENT_TRANSACTIONS and version < PRODUCE_ADDS_SINCE):
         return ErrorCode.NOT_ENOUGH_REPLICAS
@@ -34,9 +35,9 @@ def told_to_producer(error: ErrorCode, version: int) -> ErrorCode:
 
 
 def told_to_offset_committer(error: ErrorCode, version: int) -> ErrorCode:
-    """In the words of TxnOffsetCommit."""
+    """The error for TxnOffsetCommit."""
     told = _known(error, knows_abortable=version >= OFFSETS_ABORTABLE_SINCE)
-    # The client sends the request again, and need not look for the group's coordinator for it.
+    # The client retries without looking up the group's coordinator again.
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if told is ErrorCode.NETWORK_EXCEPTION else told
 
 

@@ -5,11 +5,11 @@ Markers for another leader that are ordered in the same loop iteration share one
 leader are in flight, so a partition that commits slowly does not delay the others. Further markers wait and share the
 next request, so a thousand transactions that end together cost a few requests. If a leader rejects a marker, it is sent
 again to the current leader, after a back-off that doubles up to one second. While a partition of this node refuses all
-markers, for lack of replicas or space, one of them is tried again, and the others follow it. A deleted partition needs
-no marker. If a partition takes this node for a replaced coordinator for a minute, `fenced_markers` finds out whether it
-is one.
+markers, for lack of replicas or space, one of them is retried, and the others follow it. A deleted partition needs no
+marker. If a partition treats this node as a replaced coordinator for a minute, `fenced_markers` finds out whether it is
+one.
 
-A marker is reported as finished when it is committed, here as elsewhere.
+A marker is reported as finished when it is committed, on this node as on others.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ log = logging.getLogger("chronik.broker.transactions")
 
 MARKERS_PER_REQUEST: Final = 2_000
 IN_FLIGHT_MAX: Final = 5  # requests to one leader
-FENCED_ATTEMPTS: Final = 64  # about a minute; a replaced coordinator hears of it long before
-# The partition has heard of a later epoch of the producer, so its transaction has ended there.
+FENCED_ATTEMPTS: Final = 64  # about a minute; a replaced coordinator learns of it long before
+# The partition knows a later epoch of the producer, so the transaction has ended there.
 ENDED_ALREADY: Final = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
-# It is the partition that refuses, whatever the marker is.
+# The partition refuses every marker.
 OF_PARTITION: Final = frozenset(
     {
         ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -55,16 +55,16 @@ OF_PARTITION: Final = frozenset(
     }
 )
 
-PIECES_PER_MARKER: Final = 3  # that is appended here
+PIECES_PER_MARKER: Final = 3  # cost of a marker that is appended here
 
 Ask = Callable[[int, WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
 EpochAt = Callable[[TopicPartition, int, int, int], Awaitable[int]]
-# A marker's error, or the future that tells it.
+# A marker's error, or a future of it.
 Written = ErrorCode | asyncio.Future[ErrorCode] | asyncio.Future[None]
 
 
 class Here(Protocol):
-    """The partitions that this node leads itself: `LedHere`."""
+    """The partitions that this node leads: `LedHere`."""
 
     @property
     def node_id(self) -> int: ...
@@ -73,10 +73,10 @@ class Here(Protocol):
         """Appends a marker, without waiting for its commit."""
 
     def outcome_of(self, written: asyncio.Future[ErrorCode] | asyncio.Future[None]) -> ErrorCode:
-        """What the marker's future tells, which is done."""
+        """The result of the marker's future, which is done."""
 
     def may_go_on(self, pieces: int) -> bool:
-        """So much was done; whether this loop iteration has time for more."""
+        """Reports pieces of work as done; returns whether this loop iteration has time for more."""
 
     def go_on_later(self, go_on: Callable[[], None]) -> None:
         """Calls it in a later iteration."""
@@ -85,7 +85,7 @@ class Here(Protocol):
 class LedHere:
     def __init__(self, node_id: int, services: Callable[[], Services]) -> None:
         self.node_id = node_id
-        self._services = services  # a call, because services are made after coordinators
+        self._services = services  # a callable, because the services are created after the coordinators
 
     def write(self, order: MarkerOrder, partition: TopicPartition) -> Written:
         written = write_marker(order, partition, self._services())
@@ -105,24 +105,24 @@ class LedHere:
 
 class _Marker(NamedTuple):
     state_partition: int
-    leadership: int  # of this node over that partition, by which orders of an earlier one are known
+    leadership: int  # this node's leadership of that partition; distinguishes orders of earlier leaderships
     order: MarkerOrder
     partition: TopicPartition
     finished: Finished
-    coordinator_epoch: int  # of the real coordinator; that of the order may be higher
+    coordinator_epoch: int  # of the real coordinator; the order's epoch may be higher
     attempts: int = 0
-    fenced_count: int = 0  # how often it was refused as that of a replaced coordinator
+    fenced_count: int = 0  # how often it was refused as a replaced coordinator's marker
 
 
 class _Leader:
-    """What is on its way to one node."""
+    """The markers for one node."""
 
     __slots__ = ("beginning", "in_flight", "queue")
 
     def __init__(self) -> None:
         self.queue: list[_Marker] = []
-        self.in_flight = 0  # requests
-        self.beginning = False  # one more is about to take what is queued
+        self.in_flight = 0  # number of requests
+        self.beginning = False  # a request is about to take the queued markers
 
 
 class TransactionMarkers:
@@ -143,14 +143,14 @@ class TransactionMarkers:
         self._here = here
         self._queue_here: deque[_Marker] = deque()
         self._refused_here: list[_Marker] = []
-        # By partition of this node that refuses markers: those that wait while an earlier one is tried again.
+        # Markers that wait while an earlier one is retried, by partition of this node that refuses markers.
         self._held: dict[TopicPartition, list[_Marker]] = {}
         self._ask = ask
         self._start = start
         self._sleep = sleep
         self._epoch_at = epoch_at
         self._leaders: dict[int, _Leader] = {}
-        self._leaderships: Counter[int] = Counter()  # by state partition: how often one has ended
+        self._leaderships: Counter[int] = Counter()  # by state partition: the number of ended leaderships
 
     def write(self, state_partition: int, order: MarkerOrder, partition: TopicPartition, finished: Finished) -> None:
         leadership = self._leaderships[state_partition]
@@ -185,7 +185,8 @@ class TransactionMarkers:
     # --- to partitions of this node
 
     def _write_here(self) -> None:
-        """What is queued, as far as this loop iteration has time for it. One commit makes it durable together."""
+        """Appends queued markers, as many as this loop iteration has time for. One commit makes them durable
+        together."""
         queue = self._queue_here
         while queue:
             marker = queue.popleft()
@@ -228,7 +229,7 @@ class TransactionMarkers:
         return self._is_ordered(marker) and self._leader_of(marker.partition) == self._here.node_id
 
     def _release(self, partition: TopicPartition) -> None:
-        """The one that was tried again was written, or will not be tried here again."""
+        """The marker that was retried was written, or will not be retried here."""
         for marker in self._held.pop(partition, ()):
             self._put(marker)
 
@@ -239,7 +240,7 @@ class TransactionMarkers:
     # --- to other nodes
 
     def _begin_request(self, node_id: int) -> None:
-        """The request takes what is queued when its turn comes, so that all of this loop iteration is in it."""
+        """The request takes the queued markers when it starts, so that it includes all of this loop iteration."""
         leader = self._leaders[node_id]
         if leader.queue and not leader.beginning and leader.in_flight < IN_FLIGHT_MAX:
             leader.beginning = True
@@ -281,7 +282,7 @@ class TransactionMarkers:
         self._put(marker)
 
     def _leader_of(self, partition: TopicPartition) -> int | None:
-        """None: there is no such partition."""
+        """None if the partition does not exist."""
         topic = self._image().topic_named(partition[0])
         state = None if topic is None else topic.partition(partition[1])
         return None if state is None else state.leader
@@ -307,7 +308,7 @@ class TransactionMarkers:
         return refused
 
     def _is_over(self, marker: _Marker, leader: int, error: ErrorCode) -> bool:
-        """Reports a marker that is committed. False: it must be tried again."""
+        """Reports a committed marker. False: it must be sent again."""
         if error is not ErrorCode.NONE:
             log.info(
                 "marker of producer %d (%r) for %s-%d was refused by broker %d: %s",
@@ -329,8 +330,8 @@ def _refused(marker: _Marker, error: ErrorCode) -> _Marker:
 
 
 def _distinct_producers(queue: list[_Marker]) -> tuple[list[_Marker], list[_Marker]]:
-    """What fits into one request, and what is left. A request has one order of each producer, because the response
-    tells them apart by producer."""
+    """The markers for one request, and the rest. A request has at most one order per producer, because the response
+    identifies them by producer."""
     orders: dict[int, MarkerOrder] = {}
     taken: list[_Marker] = []
     left: list[_Marker] = []

@@ -1,12 +1,13 @@
 """Asks the coordinator of a transaction whether a partition belongs to it, or to add the partition to it.
 
-A leader asks before it takes the first batch of a transaction. Questions to another node travel as AddPartitionsToTxn:
-one request is in flight to each node, and questions that arrive meanwhile share the next one. A transaction that this
-node coordinates itself is asked about by a call, in the task of the request that needs the answer.
+A leader asks before it accepts the first batch of a transaction. Questions to another node are sent as
+AddPartitionsToTxn: one request is in flight to each node, and questions that arrive meanwhile share the next one. If
+this node coordinates the transaction, a question is a call in the task of the request that needs the answer.
 
-Of each transactional id one question is under way to a coordinator, and one more may wait. When another arrives, one of
-the two that wait ends, because a producer has given it up: the one of the lower epoch with INVALID_PRODUCER_EPOCH; of
-two with the same epoch the earlier one with NETWORK_EXCEPTION, since its client is repeating the request.
+For each transactional id, one question is in flight to a coordinator, and one more may wait. When a third arrives, its
+producer has given up one of the two that wait. That one fails: the one with the lower epoch with
+INVALID_PRODUCER_EPOCH; of two with the same epoch, the earlier one with NETWORK_EXCEPTION, because its client has
+repeated the request.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("chronik.broker.transactions")
 
 STATE_TOPIC: Final = "__transaction_state"
-VERSION_MIN: Final = 4  # of AddPartitionsToTxn: from here on nodes send it
-ADDS_SINCE: Final = 2  # the transaction version of producers that add partitions by writing to them
+VERSION_MIN: Final = 4  # of AddPartitionsToTxn: nodes send it from this version on
+ADDS_SINCE: Final = 2  # transaction version of producers that add partitions by writing to them
 QUESTIONS_PER_REQUEST: Final = 1_000
 
 TopicPartition = tuple[str, int]
@@ -60,7 +61,7 @@ class Coordinator(Protocol):
 
 
 class Nodes(Protocol):
-    """`peer.peers.Peers`, as far as it is needed here."""
+    """The part of `peer.peers.Peers` that is needed here."""
 
     @property
     def directory(self) -> Directory: ...
@@ -88,7 +89,7 @@ class _Question:
         self.answer: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
 
     def end(self, answers: Answers | ErrorCode) -> None:
-        """Does nothing if it has ended before, or if its client has gone."""
+        """No effect if it has ended before, or if its client has disconnected."""
         if not self.answer.done():
             self.answer.set_result(
                 dict.fromkeys(self.partitions, answers) if isinstance(answers, ErrorCode) else answers
@@ -119,7 +120,7 @@ class TransactionPartitions:
         *,
         verify_only: bool,
     ) -> Answers:
-        """What the coordinator says of each partition; NETWORK_EXCEPTION if it does not answer."""
+        """The coordinator's answer for each partition; NETWORK_EXCEPTION if it does not respond."""
         state_partition = self._coordinator.partition_for(transactional_id)
         node_id = self._nodes.directory.leader_of(STATE_TOPIC, state_partition)
         if node_id is None:
@@ -180,7 +181,7 @@ class TransactionPartitions:
         for question in asked:
             if response.error_code:
                 error = ErrorCode.of(response.error_code)
-                # It is this node that may not ask, which says nothing of the client's permissions.
+                # This node lacks the permission, which says nothing about the client's permissions.
                 is_ours = error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
                 question.end(ErrorCode.INVALID_TXN_STATE if is_ours else error)
                 continue
@@ -189,7 +190,7 @@ class TransactionPartitions:
 
 
 class _Route:
-    """The way to one coordinator, and the questions that wait for it."""
+    """The questions for one coordinator."""
 
     def __init__(
         self,
@@ -199,20 +200,21 @@ class _Route:
         *,
         together: bool,
     ) -> None:
-        """`together`: one request at a time carries what waits. Otherwise each question goes by itself."""
+        """`together`: one request at a time carries all waiting questions. Otherwise each question is sent
+        separately."""
         self._name = name
         self._carry = carry
         self._start = start
         self._together = together
         self._waiting: dict[str, _Question] = {}  # by transactional id
-        self._under_way: dict[str, None] = {}  # ids, as a set that keeps its order
+        self._under_way: dict[str, None] = {}  # ids, as an ordered set
 
     def is_used_by(self, transactional_id: str) -> bool:
-        """Whether a question of this id is under way, or waits."""
+        """Whether a question of this id is in flight or waits."""
         return transactional_id in self._under_way or transactional_id in self._waiting
 
     async def take_at_once(self, transactional_id: str, asking: Coroutine[Any, Any, Answers]) -> Answers:
-        """Asks in the caller's own task. Questions of the same id that arrive meanwhile wait."""
+        """Asks in the caller's task. Questions of the same id that arrive meanwhile wait."""
         self._under_way[transactional_id] = None
         try:
             return await asking
@@ -264,13 +266,13 @@ class _Route:
             raise
         finally:
             for question in asked:
-                question.end(ErrorCode.NETWORK_EXCEPTION)  # unless it was answered
+                question.end(ErrorCode.NETWORK_EXCEPTION)  # no effect if it was answered
             for each in ids:
                 del self._under_way[each]
             self._send()
 
     def _end_waiting(self) -> None:
-        """The node stops: nothing is sent any more."""
+        """The node stops: fails all waiting questions."""
         for question in self._waiting.values():
             question.end(ErrorCode.NETWORK_EXCEPTION)
         self._waiting.clear()

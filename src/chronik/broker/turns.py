@@ -1,10 +1,10 @@
-"""Turns of the event loop: how much work the node does before it looks at its sockets again.
+"""Limits the work per iteration ("turn") of the event loop, before the loop polls its sockets again.
 
-Work is counted in pieces of some ten microseconds: a request that starts, a partition that is looked up. All
-connections share one budget of pieces per turn. Work that exceeds it waits in one queue, which is served round robin;
-half of each turn is kept for requests that arrive, so a small request does not wait behind large ones.
+Work is counted in pieces of a few tens of microseconds, such as the start of a request or the lookup of a partition.
+All connections share one budget of pieces per turn. Work that exceeds it waits in one queue, which is served round
+robin. Half of each turn is reserved for arriving requests, so that a small request does not wait behind large ones.
 
-A long computation is a generator (`runtime.pieces`). Between two of its pieces anything may change.
+A long computation is a generator (`runtime.pieces`). Any state may change between two of its pieces.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from chronik.runtime.pieces import Work
 T = TypeVar("T")
 
 PIECES_PER_TURN = 512  # about 10 ms of requests
-PIECES_QUEUED = PIECES_PER_TURN // 2  # of them, for work that has waited; the rest is for requests that arrive
-PIECES_FIRST = 64  # done at once, when a request starts: only longer work pays for the queue
-PIECES_NOTICED = 16  # below, a turn is not tracked: nearly all turns are that short, and a callback costs
-REQUESTS_PER_VISIT = 32  # of one connection, as long as nobody else waits
+PIECES_QUEUED = PIECES_PER_TURN // 2  # share of queued work; the rest is for arriving requests
+PIECES_FIRST = 64  # done at once when a request starts; only longer work pays for the queue
+PIECES_NOTICED = 16  # shorter turns are not tracked: nearly all turns are that short, and a callback has a cost
+REQUESTS_PER_VISIT = 32  # of one connection, while no other work waits
 HOLDS_WINDOW_NS = 60 * 10**9
-TURN_NS = 20_000_000  # a turn of pieces that take longer than they should ends after this time
+TURN_NS = 20_000_000  # a turn ends after this time, even if its pieces take longer than they should
 
 
 class Turns:
-    """One per node. `pieces` is what has been done in this turn."""
+    """One per node. `pieces` counts the pieces done in this turn."""
 
     __slots__ = ("_began_ns", "_is_tracked", "_now_ns", "_queue", "holds", "pieces", "requests_per_visit")
 
@@ -45,7 +45,7 @@ class Turns:
         self._began_ns = 0
 
     def __len__(self) -> int:
-        """Connections and computations that wait for their turn."""
+        """The number of connections and computations that wait for their turn."""
         return len(self._queue)
 
     @property
@@ -75,7 +75,7 @@ class Turns:
             self.pieces = max(self.pieces, PIECES_PER_TURN)
 
     def _begin(self) -> None:
-        """Starts a new turn: waiters come first, with half of it."""
+        """Starts a new turn. Waiting work comes first, with half of the budget."""
         now_ns = self._now_ns()
         if not self._is_tracked:
             broken("25 a turn begins once", waiting=len(self._queue))
@@ -85,7 +85,7 @@ class Turns:
         queue = self._queue
         if not queue:
             return
-        self._track()  # also when one of them fails: the others must get their turn
+        self._track()  # even if one of them fails, the others must get their turn
         self.requests_per_visit = max(1, min(REQUESTS_PER_VISIT, PIECES_QUEUED // len(queue)))
         while queue and self.pieces < PIECES_QUEUED:
             queue.popleft()()
@@ -106,13 +106,13 @@ class Turns:
             self.spend(done)
 
     def finish(self, work: Work[T]) -> asyncio.Future[T]:
-        """The result of a computation that goes on in the turns to come. Cancelling the future ends it."""
+        """The result of a computation that continues in later turns. Cancelling the future ends it."""
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self.wait(_Computation(self, work, result).go_on)
         return result
 
     async def run(self, work: Work[T]) -> T:
-        """The result of a computation, at once if it is short."""
+        """The result of a computation. A short one runs at once."""
         try:
             self.step(work, PIECES_FIRST)
         except StopIteration as end:
@@ -121,7 +121,7 @@ class Turns:
         return await self.finish(work)
 
     async def piece(self, pieces: int = 1) -> None:
-        """For coroutines: reports pieces as done, and waits for the next turn if this one is over."""
+        """For coroutines: reports pieces as done, and waits for the next turn if this one is used up."""
         self.spend(pieces)
         if self.pieces >= PIECES_PER_TURN:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -130,11 +130,11 @@ class Turns:
 
 
 class _Computation:
-    """A generator on its way to a result, which may hold as many objects as the largest response.
+    """A running generator, which may hold as many objects as the largest response.
 
-    It never refers to itself, as a closure that queues itself does, and lets go of the future with the result: the
-    traceback of an error refers to the computation. In a cycle, only a collection of the oldest generation would free
-    the objects, and would hold the loop for as long as that takes.
+    It must not be part of a reference cycle. So it does not refer to itself, as a closure that queues itself would, and
+    it drops the future together with the result, because the traceback of an error refers to the computation. In a
+    cycle, only a collection of the oldest generation would free the objects, and would block the loop meanwhile.
     """
 
     __slots__ = ("_result", "_turns", "_work")
@@ -164,12 +164,12 @@ class _Computation:
 
 
 class Holds:
-    """The longest turn of the last minute or two: how long others had to wait for the loop."""
+    """The longest turn of the last minute or two: how long other work waited for the loop."""
 
     __slots__ = ("_before_ns", "_longest_ns", "_since_ns")
 
     def __init__(self) -> None:
-        self._longest_ns = self._before_ns = 0  # of this minute, of the one before
+        self._longest_ns = self._before_ns = 0  # of this minute, and of the previous one
         self._since_ns = 0
 
     def took(self, duration_ns: int, now_ns: int) -> None:

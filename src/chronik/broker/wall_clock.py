@@ -3,10 +3,9 @@ while.
 
 A wall clock that jumps ahead makes everything old at once, and the next retention check would delete it. The monotonic
 clock does not jump. When the two disagree by more than JUMP_MS_MAX, `now_ms` continues from the time before the jump,
-as the monotonic clock counts. It does so until the wall clock is back, or until the new time has held for DAY_MS and
-is then trusted. For a shorter retention period the new time is trusted after that period, because by then everything
-from before the jump has been kept long enough. A clock that went back makes nothing older, so its time is used as it
-is.
+as the monotonic clock counts. It does so until the wall clock is back, or until the new time has held for DAY_MS and is
+then trusted. For a shorter retention period the new time is trusted after that period, because by then everything from
+before the jump has been kept long enough. A clock that was set back makes nothing older, so its time is used unchanged.
 
 Across a restart there is no monotonic clock to compare with, only the file `last-alive` with the last known time. If
 the wall clock is more than DAY_MS ahead of it, the node was down for that long or the clock is wrong. The node cannot
@@ -29,7 +28,7 @@ from chronik.runtime.units import DAY_MS, MINUTE_MS, NS_PER_MS
 
 log = logging.getLogger("chronik.broker")
 
-JUMP_MS_MAX = 10 * MINUTE_MS  # by which the clocks may differ: more than any correction that is made step by step
+JUMP_MS_MAX = 10 * MINUTE_MS  # larger than any gradual correction of a clock
 STAMP_EVERY_MS = MINUTE_MS
 STAMP = "last-alive"
 
@@ -50,7 +49,7 @@ class WallClock:
         self._stamped_ms: int | None = None  # on the monotonic clock
 
     def now_ms(self, period_ms: int) -> int:
-        """The time to compare with for data that is kept for `period_ms`."""
+        """The time to compare with, for data with this retention period."""
         self.check()
         now = self._now()
         if self._doubted is None or now.monotonic_ms - self._doubted.monotonic_ms >= min(DAY_MS, period_ms):
@@ -58,7 +57,7 @@ class WallClock:
         return min(now.wall_ms, self._expected_ms(now))
 
     def check(self) -> None:
-        """Compares the clocks. To be called every few seconds, so that a jump is told soon."""
+        """Compares the clocks. Call it every few seconds, so that a jump is reported soon."""
         now = self._now()
         ahead_ms = now.wall_ms - self._expected_ms(now)
         if abs(ahead_ms) <= JUMP_MS_MAX:
@@ -72,7 +71,7 @@ class WallClock:
             self._trust(now, "the wall clock has held for a day and is taken for true")
 
     def compare_with_stamp(self, disk: Disk, directory: str) -> None:
-        """At a start: with the time at which the node was last alive."""
+        """At a start: compares the wall clock with the time when the node was last alive."""
         path = f"{directory}/{STAMP}"
         if not disk.exists(path):
             return
@@ -89,7 +88,7 @@ class WallClock:
             self._tell(ahead_ms, now, f"while the node was down, as {path} says")
 
     def stamp_due(self) -> bytes | None:
-        """What to write into the file now; None if that is not due yet."""
+        """The content to write to the file now; None if it is not due."""
         now = self._now()
         if self._stamped_ms is not None and now.monotonic_ms - self._stamped_ms < STAMP_EVERY_MS:
             return None
@@ -131,7 +130,7 @@ class WallClock:
 
 
 def _differ(one: _Moment, other: _Moment) -> bool:
-    """Whether the wall clock jumped once more in between."""
+    """Whether the wall clock jumped again in between."""
     return abs((other.wall_ms - one.wall_ms) - (other.monotonic_ms - one.monotonic_ms)) > JUMP_MS_MAX
 
 
@@ -143,6 +142,6 @@ def _shown(wall_ms: int) -> str:
 
 
 def write_stamp(disk: Disk, directory: str, stamp: bytes) -> None:
-    """The file is a hint, and a full disk keeps an old one. A failed sync is raised, and ends the node as any other."""
+    """On a full disk the old stamp remains, because it is only a hint. A failed sync is raised, and stops the node."""
     with contextlib.suppress(RuntimeFault):
         disk.replace_file(f"{directory}/{STAMP}", stamp)

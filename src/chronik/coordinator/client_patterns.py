@@ -1,13 +1,13 @@
 """Regular expressions that clients send, as RE2: matching takes time linear in the text, whatever the pattern is.
 
-Java's syntax that RE2 does not have (back-references, look-around) is refused as invalid.
+Java's back-references and look-around are refused as invalid, because RE2 does not have them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-PATTERN_BYTES_MAX = 64 << 10  # of compiled program; RE2 refuses larger ones
+PATTERN_BYTES_MAX = 64 << 10  # of the compiled program; RE2 refuses larger ones
 
 
 class InvalidPattern(Exception):
@@ -16,7 +16,7 @@ class InvalidPattern(Exception):
 
 
 def compile_pattern(pattern: str) -> Callable[[str], bool]:
-    """Whether a text matches the pattern as a whole. Raises InvalidPattern."""
+    """Returns a function that says whether the whole text matches the pattern. Raises InvalidPattern."""
     import re2  # type: ignore[import-untyped]  # here, because few clients send one, and a node starts faster without
 
     options = re2.Options()

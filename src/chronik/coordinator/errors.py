@@ -1,9 +1,9 @@
 """The errors of coordinators, and the error codes that clients get for failed writes.
 
 CoordinatorError
-├── MemberRefused    the member that asks is not in the group, or has another epoch
-├── NotCoordinator   the partition of this key is not led here
-└── Loading          it is led here, and its log is still being replayed
+├── MemberRefused    the member is not in the group, or has another epoch
+├── NotCoordinator   this node does not lead the partition of this key
+└── Loading          this node leads it, and is still replaying its log
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Loading(CoordinatorError):
         super().__init__(f"the state in {topic}-{index} is still being loaded: try again shortly")
 
 
-# A client of a coordinator knows nothing of the partition behind it, so the partition's errors are told in words it
-# can act on: wait and try again, look up the coordinator again, or give up.
+# Clients do not know the partition behind a coordinator. So its errors are mapped to errors that clients can handle:
+# retry, look up the coordinator again, or give up.
 _TOLD_AS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,

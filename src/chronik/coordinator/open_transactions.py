@@ -1,8 +1,8 @@
 """Records of transactions that have not ended: part of a shard's state, which the runtime keeps.
 
-A transactional record is in the log before its transaction is decided. It counts from the COMMIT marker on, at its own
-offset; an ABORT marker drops it. A shard reads this state to decide, for example, whether an offset is stable. It does
-not change it.
+A transactional record is in the log before its transaction is decided. A COMMIT marker makes it take effect, at the
+record's own offset; an ABORT marker drops it. A shard reads this state to decide, for example, whether an offset is
+stable, and does not change it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chronik.wire import batches, records
 
 
 class Producer(NamedTuple):
-    """Whose transaction a write is part of."""
+    """The producer of a transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -25,7 +25,7 @@ class Producer(NamedTuple):
 class Transaction(NamedTuple):
     """What a write needs to be part of a producer's transaction.
 
-    The log accepts the first write of a transaction only with the `guard` that it gave out before the transaction's
+    The log accepts the first write of a transaction only with a `guard` that was created before the transaction's
     coordinator was asked. None: the transaction is open in this partition already.
     """
 
@@ -35,7 +35,7 @@ class Transaction(NamedTuple):
 
 class OpenTransactions:
     def __init__(self) -> None:
-        self._records: dict[int, list[tuple[CoordinatorRecord, int]]] = {}  # by producer id, in the order of the log
+        self._records: dict[int, list[tuple[CoordinatorRecord, int]]] = {}  # by producer id, in log order
 
     def __contains__(self, producer_id: int) -> bool:
         return producer_id in self._records
@@ -47,12 +47,12 @@ class OpenTransactions:
         self._records.setdefault(producer_id, []).append((record, offset))
 
     def end(self, producer_id: int) -> list[tuple[CoordinatorRecord, int]]:
-        """Forgets the transaction and returns its records with their offsets. None is open: nothing."""
+        """Forgets the transaction and returns its records with their offsets; an empty list if none is open."""
         return self._records.pop(producer_id, [])
 
 
 def transactional_batch(encoded: list[records.Record], producer: Producer) -> bytes:
-    """Coordinators number no batches: each begins with sequence 0, as Kafka's do."""
+    """A coordinator's batches have no sequence numbers: each begins with sequence 0, as in Kafka."""
     return batches.build(
         encoded,
         producer_id=producer.producer_id,

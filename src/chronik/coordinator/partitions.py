@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from struct import unpack_from
 
-_HASHES_KEPT = 16_384  # every request names its group, and most requests name one of few
+_HASHES_KEPT = 16_384  # every request names its group, and most requests name one of a few
 
 
 @lru_cache(maxsize=_HASHES_KEPT)
@@ -20,5 +20,5 @@ def java_string_hash(text: str) -> int:
 
 def partition_for(key: str, partition_count: int) -> int:
     value = java_string_hash(key)
-    # The lowest number has no positive counterpart in 32 bits; Kafka takes 0 for it.
+    # The lowest number has no positive counterpart in 32 bits; Kafka replaces it by 0.
     return (0 if value == -(1 << 31) else abs(value)) % partition_count

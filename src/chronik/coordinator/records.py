@@ -1,7 +1,7 @@
-"""Encodes records of internal topics: an int16 before each key is its type, one before each value its version.
+"""Encodes records of internal topics. An int16 before each key is its type; an int16 before each value is its version.
 
-Pure functions. A record of a type we do not know is skipped, as Kafka does, so that a log written by a newer version
-loads; one that we should know and cannot read raises Malformed.
+Pure functions. A record of an unknown type is skipped, as in Kafka, so that a log of a newer release can be loaded. A
+record of a known type that cannot be decoded raises Malformed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEY_VERSION = 0  # key layouts never change: a change needs another type
 def encode_records(
     changes: Sequence[CoordinatorRecord], timestamp_ms: int, first_offset: int = 0
 ) -> list[records.Record]:
-    """As records of one batch, offsets counted from its start. Most batches hold one kind, so encoders are kept."""
+    """The records of one batch; offsets count from its start. Most batches hold one kind, so encoders are cached."""
     encoded = []
     new, join = tuple.__new__, b"".join
     kinds: dict[tuple[type[InternalRecord], int], tuple[bytes, Encoder[InternalRecord]]] = {}

@@ -1,7 +1,7 @@
-"""Loads, writes and unloads the shards of one internal topic; once for all coordinators.
+"""Loads, writes and unloads the shards of one internal topic. All coordinators share this code.
 
-A shard follows its partition: `load` when this node becomes its leader, `unload` when it stops. In between `slot`
-writes its records and replays them.
+A shard follows its partition's leadership: `load` when this node becomes the leader, `unload` when it stops. In
+between, `slot` writes and replays the shard's records.
 
 Invariant: a shard serves only between `loaded` and `unloaded`.
 """
@@ -42,18 +42,18 @@ class CoordinatorRuntime(Generic[S]):
         self._clock = clock
         self._write_timeout_ms = write_timeout_ms
         self._slots: dict[int, Slot[S]] = {}
-        self._image: Image | None = None  # the newest that was told
+        self._image: Image | None = None  # the newest known image
 
     def shard(self, index: int) -> S:
-        """The shard of a partition that is led here and loaded; raises NotCoordinator or Loading otherwise."""
+        """The shard of a partition that this node leads and has loaded; otherwise raises NotCoordinator or Loading."""
         return self._slot(index).shard
 
     def shards(self) -> list[S]:
-        """All of them; raises Loading when one is not ready yet, since a partial answer would look complete."""
+        """All shards. Raises Loading if one is not ready, because a partial result would look complete."""
         return [self._slot(index).shard for index in self._slots]
 
     def active(self) -> list[tuple[int, S]]:
-        """Those that are loaded, with their partitions."""
+        """The loaded shards, with their partitions."""
         return [(index, slot.shard) for index, slot in self._slots.items() if slot.is_active]
 
     def image_changed(self, image: Image, changes: Changes) -> None:
@@ -62,14 +62,14 @@ class CoordinatorRuntime(Generic[S]):
             shard.image_changed(image, changes)
 
     def serves(self, index: int, shard: S) -> bool:
-        """Whether this very shard is still the one of the partition; after an await it may not be."""
+        """Whether this object is still the partition's shard; after an await it may not be."""
         slot = self._slots.get(index)
         return slot is not None and slot.is_active and slot.shard is shard
 
     def write(
         self, index: int, appended: list[CoordinatorRecord], written: OnWritten, batch: bytes | None = None
     ) -> bool:
-        """As `Writer.write`. `batch` is what `encoding` made of the records, where they are many."""
+        """Like `Writer.write`. `batch` is the result of `encoding`, which is used for many records."""
         return self._served(index).write(appended, written, batch)
 
     def write_in_transaction(
@@ -81,8 +81,8 @@ class CoordinatorRuntime(Generic[S]):
         guard: Guard | None = None,
         batch: bytes | None = None,
     ) -> None:
-        """The first write of a transaction needs a `guard` of the partition. It is refused if a marker was written
-        since the guard was made."""
+        """The first write of a transaction needs a `guard` of the partition, and is refused if a marker was written
+        after the guard was created."""
         self._served(index).write(appended, written, batch, producer=producer, guard=guard)
 
     def end_transaction(
@@ -97,7 +97,7 @@ class CoordinatorRuntime(Generic[S]):
         self._served(index).end_transaction(producer, outcome, coordinator_epoch, written, transaction_version)
 
     def encoding(self, appended: list[CoordinatorRecord], producer: Producer | None = None) -> Work[bytes]:
-        """The batch of these records, made in pieces; transactional if it has a producer."""
+        """The batch of these records, encoded in slices. It is transactional if `producer` is given."""
         now_ms = self._clock.wall_ms()
         encoded: list[records.Record] = []
         for start in range(0, len(appended), ITEMS_PER_PIECE):
@@ -115,7 +115,7 @@ class CoordinatorRuntime(Generic[S]):
         return slot
 
     def _served(self, index: int) -> Slot[S]:
-        """For what follows a decision: once a shard has decided, its records must not be lost to a made-up fault."""
+        """Used after a decision: once a shard has decided, an injected fault must not lose its records."""
         slot = self._slots.get(index)
         if slot is None:
             raise NotCoordinator(self.topic, index)
@@ -124,7 +124,7 @@ class CoordinatorRuntime(Generic[S]):
         return slot
 
     async def load(self, partition: StatePartition) -> None:
-        """Replays the partition's log and serves it from then on. A load of an older leadership is given up."""
+        """Replays the partition's log, then serves the shard. Cancels the load of an older leadership."""
         current = self._slots.get(partition.index)
         if current is not None:
             if current.leader_epoch >= partition.leader_epoch:
@@ -165,7 +165,7 @@ class CoordinatorRuntime(Generic[S]):
             slot.shard.loaded()
 
     def unload(self, index: int, leader_epoch: int | None = None) -> None:
-        """Stops serving a partition. With `leader_epoch`, only if nothing newer has been loaded in the meantime."""
+        """Stops serving a partition. With `leader_epoch`, only if no newer leadership was loaded meanwhile."""
         slot = self._slots.get(index)
         if slot is None or (leader_epoch is not None and slot.leader_epoch > leader_epoch):
             return

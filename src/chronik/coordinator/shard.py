@@ -1,9 +1,9 @@
 """The interface between a coordinator's state machine and the runtime, and the runtime's interface to the partition.
 
-A shard is the state that one partition of an internal topic holds. It decides: a command becomes records and a reply,
-and nothing of what the log holds is changed. It replays: records of the log are the only thing that changes that state,
-the same when they were written a moment ago and when they are loaded after a failover. Loading, writing, waiting and
-timing exist once, in `runtime`; a shard never sees a byte, a future or the event loop.
+A shard is the state in one partition of an internal topic. It decides: a request becomes records and a response,
+without a change of the state. It replays: only records from the log change the state, in the same way after a write and
+when they are loaded after a failover. `runtime` loads, writes, waits and sets timers for all shards; a shard does not
+deal with bytes, futures or the event loop.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from chronik.coordinator.open_transactions import OpenTransactions, Producer
     from chronik.storage.transaction_guards import Guard
 
-OnWritten = Callable[[ErrorCode], None]  # NONE: committed and replayed; otherwise what to tell the client
+OnWritten = Callable[[ErrorCode], None]  # NONE: committed and replayed; otherwise the error for the client
 
 
 def ignore(error: ErrorCode) -> None:
-    """For writes nobody waits for; the runtime has logged a failure."""
+    """For writes that no request waits for; the runtime logs failures."""
 
 
 class CoordinatorRecord(NamedTuple):
-    """One change of state, as the topic's schemas write it."""
+    """One change of state, in the form of the topic's schemas."""
 
     key: InternalRecord
-    value: InternalRecord | None  # None removes what the key names
+    value: InternalRecord | None  # None removes the key
     version: int = 0  # of the value's schema
 
 
 class Decision(NamedTuple):
-    """What a request comes to: records to write, and what to do once they are committed or have failed.
+    """The result of a request: records to write, and what to do once they are committed or have failed.
 
-    The caller writes the decision's records, in the same loop iteration. Without records nothing is written
-    and `written` is not called.
+    The caller writes the records in the same loop iteration. Without records, nothing is written and `written` is not
+    called.
     """
 
     records: list[CoordinatorRecord]
@@ -52,12 +52,12 @@ NOTHING_TO_WRITE: Final = Decision([])
 
 
 class RecordType(NamedTuple):
-    """What a topic's records of one type are, and when those that this node writes are replayed.
+    """A type of records of a topic, and when records that this node writes are replayed.
 
-    At commit, unless said otherwise: decisions and readers see committed state only, and two decisions in flight about
-    one thing would both be made on the state before. With `at_append` the second decision sees the first one's records.
-    It sees them before they are committed, so its own answer has to wait for them: write its records, or none
-    (`Writer.write`), and answer when told.
+    By default at commit: decisions and readers see only committed state, and two concurrent decisions about the same
+    key are both made on the state before. With `at_append`, the second decision sees the first one's records before
+    they are committed. So its response must wait for them: write its records, or an empty list (`Writer.write`), and
+    respond in the callback.
     """
 
     key: type[InternalRecord]
@@ -66,7 +66,7 @@ class RecordType(NamedTuple):
 
 
 class StatePartition(Protocol):
-    """One partition of an internal topic, led by this node. A replica is one."""
+    """One partition of an internal topic that this node leads. A replica implements it."""
 
     @property
     def index(self) -> int: ...
@@ -81,32 +81,32 @@ class StatePartition(Protocol):
     def end_offset(self) -> int: ...
 
     def append(self, batch: bytes, transaction_version: int = 0, guard: Guard | None = None) -> int:
-        """Appends one record batch and returns the offset behind it. Its errors carry `kafka_error`.
+        """Appends one record batch and returns the offset after it. Its errors carry `kafka_error`.
 
         `transaction_version` is that of the transaction that a marker ends. A transactional batch needs its `guard`,
         unless the transaction is open in this partition.
         """
 
     def when_committed(self, offset: int) -> asyncio.Future[None] | None:
-        """Resolves when everything before `offset` survives; None when it already does."""
+        """Resolves when everything before `offset` is committed; None if it already is."""
 
     def read(self, offset: int, bytes_max: int) -> list[memoryview]:
-        """Whole batches from `offset` up to the end of the log: at least one, unless there is none."""
+        """Whole batches from `offset` to the end of the log, at least one unless there is none."""
 
 
 class Writer(Protocol):
-    """How a shard changes what the log holds."""
+    """Writes a shard's records to the log."""
 
     def write(self, records: list[CoordinatorRecord], written: OnWritten, *, producer: Producer | None = None) -> bool:
         """Appends the records as one batch; calls `written` once they are committed and replayed, or have failed.
-        False: the log refused them. `written` has been called then, and they will never be replayed.
+        Returns False if the log refused them: then `written` was called already, and they will never be replayed.
 
-        Without records it only waits until everything in the log is committed. Records of a `producer` belong to its
+        Without records, it only waits until everything in the log is committed. Records of a `producer` belong to its
         transaction: once committed they are in the shard's open transactions, and are replayed when the transaction
         commits.
 
-        A refused append leaves the shard as it was. After the append, records of which failure was told may still be
-        replayed later: a batch that was too slow is not taken back.
+        A refused append does not change the shard. After an append, records that were reported as failed may still be
+        replayed later, because a batch that timed out stays in the log.
         """
 
     def end_transaction(
@@ -121,31 +121,31 @@ class Writer(Protocol):
         transaction's records are replayed (COMMIT) or dropped (ABORT)."""
 
     def when_settled(self, settled: OnWritten) -> None:
-        """Calls back once everything that is in the log now is committed and replayed; at once when it already is."""
+        """Calls back once everything that is in the log now is committed and replayed; at once if it already is."""
 
     def unsettled(self) -> Iterator[CoordinatorRecord]:
-        """Records in the log that are not committed, or belong to an open transaction. Code that removes state by age
-        must spare what they are about."""
+        """Records in the log that are not committed, or belong to an open transaction. Code that expires state must
+        keep the state that they refer to."""
 
 
 class Shard(Protocol):
     @property
     def record_types(self) -> Mapping[int, RecordType]:
-        """The records it knows, by the number in front of their keys. Others are skipped when loading."""
+        """The record types that it knows, by the number at the start of their keys. Others are skipped on loading."""
 
     @property
     def open_transactions(self) -> OpenTransactions:
-        """Made by the shard, empty; kept by the runtime."""
+        """Created by the shard, empty; maintained by the runtime."""
 
     def replay(self, record: CoordinatorRecord, offset: int) -> None:
-        """The only way in which what the log holds changes."""
+        """Changes the state. Nothing else does."""
 
     def loaded(self) -> None:
-        """Everything in the log has been replayed: requests follow. Timers are set here."""
+        """Everything in the log has been replayed; requests will follow. Set timers here."""
 
     def image_changed(self, image: Image, changes: Changes) -> None:
-        """The metadata is `image` now. Called for each change while the shard serves, and once, without changes, right
-        before `loaded`. It runs while the metadata log is applied, so it must not take long."""
+        """The metadata changed to `image`. Called for each change while the shard serves, and once, without changes,
+        right before `loaded`. It runs while the metadata log is applied, so it must be fast."""
 
     def unloaded(self) -> None:
-        """Another node leads the partition now. Pending requests fail with NOT_COORDINATOR."""
+        """This node no longer leads the partition. Pending requests fail with NOT_COORDINATOR."""

@@ -1,14 +1,14 @@
 """One partition's shard, with its pending writes.
 
-Every change goes through `write`: encode, append, wait until the partition says it is committed, replay, answer.
-Records of types with `at_append` are replayed right after the append, and answered at commit like all others. Nothing
-is answered before it is committed, and everything is replayed in the order of the log.
+Every change goes through `write`: encode, append, wait for the commit, replay, respond. Records of types with
+`at_append` are replayed right after the append, and the response waits for the commit as well. No response is sent
+before the commit, and everything is replayed in log order.
 
-Invariants: what was replayed is a prefix of the log, for each type of records, and of the committed log unless the type
-says `at_append`; an append that fails has changed nothing; a write that failed or timed out after its append stays in
-the queue, because the log still holds it: it is settled as soon as it, or anything behind it, is committed. While this
-node leads, an appended batch is never taken back, so what was replayed at append has to be undone only when it stops
-leading: then the whole shard is dropped.
+Invariants: for each record type, the replayed records are a prefix of the log, and of the committed log unless the type
+has `at_append`. A failed append changes nothing. A write that failed or timed out after its append stays in the queue,
+because it is still in the log: it is settled when it, or a later write, is committed. While this node leads, an
+appended batch is never removed. So records that were replayed at append need to be undone only when the leadership
+ends, and then the whole shard is dropped.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ log = logging.getLogger("chronik.coordinator")
 
 S = TypeVar("S", bound=Shard)
 
-LOAD_BYTES = 1 << 20  # read at once while loading
-LOAD_RECORDS_PER_SLICE = 500  # replayed before other work gets its turn: a few milliseconds
-BATCH_BYTES_MAX = 64 << 20  # decompressed; we write batches plainly, other brokers may not have
+LOAD_BYTES = 1 << 20  # bytes per read while loading
+LOAD_RECORDS_PER_SLICE = 500  # replayed before other work can run: a few milliseconds
+BATCH_BYTES_MAX = 64 << 20  # decompressed; this release writes no compressed batches, but other brokers may
 
-RETRY_MS = 100  # before the commit of something that the log holds is awaited again
+RETRY_MS = 100  # before the next wait for the commit of a record in the log
 COMMITTED_LATER = frozenset(
     {
         ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -53,11 +53,11 @@ COMMITTED_LATER = frozenset(
     }
 )
 
-_WRITE_TIMEOUT = object()  # the key of the timer that watches the queue's head
+_WRITE_TIMEOUT = object()  # the key of the timer for the oldest write in the queue
 
 
 class _Write:
-    """A batch in the log whose commit is awaited."""
+    """A batch in the log that is not committed yet."""
 
     __slots__ = ("deadline_ns", "end_offset", "outcome", "producer", "records", "written")
 
@@ -72,21 +72,21 @@ class _Write:
     ) -> None:
         self.end_offset = end_offset
         self.records = appended
-        self.producer = producer  # whose transaction it belongs to
-        self.outcome = outcome  # of that transaction, if it is a marker
-        self.written: OnWritten | None = written  # None once it has been answered
+        self.producer = producer  # the producer of its transaction
+        self.outcome = outcome  # of that transaction, if this is a marker
+        self.written: OnWritten | None = written  # None once it has been called
         self.deadline_ns = deadline_ns
 
 
 class Slot(Generic[S]):
-    """One partition's shard, with the writes that are on their way."""
+    """One partition's shard, with its pending writes."""
 
     def __init__(self, partition: StatePartition, clock: Clock, write_timeout_ms: int) -> None:
         self.partition = partition
-        self.leader_epoch = partition.leader_epoch  # of this load; the partition's own may move on under us
+        self.leader_epoch = partition.leader_epoch  # as of this load; the partition's epoch may increase later
         self.timers = Timers(clock)
-        self.shard: S  # set right after by `hold`, since it is made with this slot as its writer
-        self._at_append: frozenset[type[InternalRecord]] = frozenset()  # keys of records that are replayed then
+        self.shard: S  # set by `hold`, because the shard is created with this slot as its writer
+        self._at_append: frozenset[type[InternalRecord]] = frozenset()  # keys of records that are replayed at append
         self.is_active = False
         self.is_over = False
         self._clock = clock
@@ -155,7 +155,7 @@ class Slot(Generic[S]):
         transaction_version: int = 0,
         guard: Guard | None = None,
     ) -> int | None:
-        """The offset behind the batch; None when it was refused, which has been told then."""
+        """The offset after the batch; None if the log refused it and the error was reported."""
         before = self.partition.end_offset
         try:
             end_offset = self.partition.append(batch, transaction_version, guard)
@@ -164,8 +164,8 @@ class Slot(Generic[S]):
             log.warning("a write of %d records to partition %d failed: %s", count, self.partition.index, error)
             written(told_to_clients(code))
             return None
-        # A log answers a client's repeated batch without writing it. A coordinator repeats none: its batches all begin
-        # with sequence 0, and a batch that was taken for a repetition would be acknowledged and lost.
+        # A log answers a client's duplicate batch without writing it. All batches of a coordinator begin with sequence
+        # 0, so a batch that was mistaken for a duplicate would be acknowledged and lost.
         check(
             end_offset == before + count,
             "17 a coordinator's records stand at the end of the log",
@@ -185,7 +185,7 @@ class Slot(Generic[S]):
         return not self._queue
 
     def when_settled(self, settled: OnWritten) -> None:
-        """Calls back once everything that is in the log now is committed and replayed; at once when it already is."""
+        """Calls back once everything that is in the log now is committed and replayed; at once if it already is."""
         if self._queue:
             self._await(self._queue[-1].end_offset, [], settled)
         else:
@@ -232,8 +232,8 @@ class Slot(Generic[S]):
             self.timers.set(write, RETRY_MS, partial(self._watch, write))
 
     def _watch(self, write: _Write) -> None:
-        """Waits again for a write whose failure was told: the log still holds it, and there may never be another one
-        behind it that would settle it."""
+        """Waits again for a write that was reported as failed: it is still in the log, and there may be no later write
+        that settles it."""
         if write not in self._queue:
             return
         try:
@@ -253,7 +253,7 @@ class Slot(Generic[S]):
         )
         self._committed_offset = max(self._committed_offset, offset)
         if self._is_applying:
-            return  # a replay wrote something that is committed at once: it comes after what is being replayed
+            return  # a replay caused a write that is committed at once: it is replayed after the current one
         self._is_applying = True
         try:
             while self._queue and self._queue[0].end_offset <= self._committed_offset:
@@ -284,7 +284,7 @@ class Slot(Generic[S]):
             written(error)
 
     def _give_up_on_slow_writes(self) -> None:
-        """Fails requests that have waited too long. Their writes stay queued: the log may still commit them."""
+        """Fails requests that have waited too long. Their writes stay queued, because the log may still commit them."""
         now_ns = self._clock.monotonic_ns()
         for write in list(self._queue):
             if write.deadline_ns > now_ns:
@@ -296,7 +296,7 @@ class Slot(Generic[S]):
     # --- loading and unloading
 
     async def load(self) -> None:
-        """Replays the whole log, then waits until all of it is committed: what is not could still be lost."""
+        """Replays the whole log, then waits until all of it is committed, because uncommitted records could be lost."""
         end_offset = self.partition.end_offset
         offset = self.partition.start_offset
         skipped_count = 0
@@ -313,7 +313,8 @@ class Slot(Generic[S]):
             log.info("partition %d: skipped %d records of unknown types", self.partition.index, skipped_count)
 
     async def _committed(self, end_offset: int) -> None:
-        """However long it takes: a leader stays one while it has too few replicas, and loads once it has enough."""
+        """Waits without a time limit: with too few in-sync replicas, the node stays leader, and loads when it has
+        enough."""
         told = ""
         while not self.is_over:
             try:
@@ -360,7 +361,7 @@ class Slot(Generic[S]):
                 self.shard.replay(record, offset)
 
     def end(self) -> None:
-        """The shard goes first: its own answers then find nothing left to act on."""
+        """Ends the shard first, so that its responses cannot cause further writes."""
         check(not self.is_over, "30 a shard ends once", partition=self.partition.index)
         self.is_over = True
         self.is_active = False
@@ -372,7 +373,7 @@ class Slot(Generic[S]):
 
 
 def _code_of(error: BaseException) -> ErrorCode:
-    """The partition's errors belong to several packages; what they share is the code they carry. Others are bugs."""
+    """The error code of a partition's error, which may come from several packages. Other exceptions are bugs."""
     if isinstance(error, asyncio.CancelledError):
         return ErrorCode.NOT_COORDINATOR
     code = getattr(error, "kafka_error", None)

@@ -1,8 +1,8 @@
 """Deadlines by key, on the event loop's own timer, so that virtual time drives them in the simulator.
 
-Moving a deadline back, which every heartbeat does, is one dictionary write: the old place in the heap stays, and when
-its time comes the key is put back at its real deadline. One loop timer serves all keys. Many deadlines that fall due
-together are worked off in slices, so that a thousand expiring members do not hold up the loop.
+Every heartbeat postpones a deadline, which costs one dictionary write: the old heap entry stays, and when it is due,
+the key is entered again with its real deadline. One loop timer serves all keys. When many deadlines are due together,
+their actions run in slices, so that a thousand expiring members do not block the loop.
 
 Invariants: an action runs at most once per `set`, never before its deadline, and never after `cancel` or `clear`.
 """
@@ -30,8 +30,8 @@ class Timers:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._deadlines: dict[Hashable, _Deadline] = {}
-        self._heap: list[tuple[int, int, Hashable]] = []  # due_ns, order of setting, key; may be out of date
-        self._queued_ns: dict[Hashable, int] = {}  # the earliest place of a key in the heap
+        self._heap: list[tuple[int, int, Hashable]] = []  # due_ns, order of setting, key; may be outdated
+        self._queued_ns: dict[Hashable, int] = {}  # the earliest heap entry of each key
         self._sequence = 0
         self._handle: asyncio.Handle | None = None
         self._handle_ns = 0  # when the handle fires
@@ -40,7 +40,7 @@ class Timers:
         return key in self._deadlines
 
     def set(self, key: Hashable, delay_ms: int, action: Callable[[], None]) -> None:
-        """Runs `action` after `delay_ms`, instead of whatever was set for the key before."""
+        """Runs `action` after `delay_ms`. Replaces an action that was set for the key before."""
         due_ns = self._clock.monotonic_ns() + delay_ms * NS_PER_MS
         self._deadlines[key] = _Deadline(due_ns, action)
         queued_ns = self._queued_ns.get(key)
@@ -74,7 +74,7 @@ class Timers:
             if self._handle_ns <= first_ns:
                 return
             self._handle.cancel()
-        # Rounded up to whole milliseconds: a loop that wakes a hair too early would only go round again.
+        # Rounded up to whole milliseconds: waking slightly too early would only cause another wait.
         delay_ms = max(0, -(-(first_ns - self._clock.monotonic_ns()) // NS_PER_MS))
         self._handle = asyncio.get_running_loop().call_later(delay_ms / 1000, self._wake)
         self._handle_ns = first_ns
@@ -98,7 +98,7 @@ class Timers:
         while self._heap and self._heap[0][0] <= now_ns and ran < ACTIONS_PER_SLICE:
             queued_ns, _, key = heapq.heappop(self._heap)
             if self._queued_ns.get(key) != queued_ns:
-                continue  # the key had an earlier place, which has been here already
+                continue  # the key had an earlier entry, which was processed already
             del self._queued_ns[key]
             deadline = self._deadlines.get(key)
             if deadline is None:

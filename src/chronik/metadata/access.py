@@ -191,7 +191,7 @@ class AccessRules:
         return at_once(self.finding(wanted))
 
     def finding(self, wanted: RuleFilter) -> Work[list[AccessRule]]:
-        """As `found`, in pieces. A filter that names all of a rule is found without looking at other rules."""
+        """Like `found`, in slices. A filter that specifies a complete rule is found without examining other rules."""
         found = []
         for count, rule in enumerate(self._candidates(wanted), 1):
             if wanted.fits(rule):

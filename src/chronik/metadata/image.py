@@ -129,8 +129,8 @@ class DelegationToken(NamedTuple):
     """Times are milliseconds of the wall clock. Principals are written as User:alice."""
 
     owner: str  # the principal it logs in as
-    requester: str  # who created it
-    renewers: tuple[str, ...]  # who may change its expiry, besides the owner
+    requester: str  # the principal that created it
+    renewers: tuple[str, ...]  # principals that may change its expiry, besides the owner
     issue_ms: int
     expiry_ms: int
     max_ms: int  # it cannot be renewed beyond this time

@@ -31,7 +31,7 @@ ASKED_MAX = 16  # unanswered rounds that are remembered
 class Grant(NamedTuple):
     number: int  # of the requested round
     term: int
-    commit_index: int  # the leader's, when it granted
+    commit_index: int  # the leader's commit index when it granted the lease
     duration_ns: int
 
 

@@ -1,4 +1,4 @@
-"""A new topic in one record, in the usual case: every replica live and in sync, first replicas leading, epoch 0.
+"""A new topic in one record, for the usual case: all replicas are live and in sync, the first ones lead, epoch 0.
 
 Few brokers allow few replica orders, so thousands of topics start alike. The record encodes the replicas as one byte
 string, and decoded strings are cached: topics with the same string share one tuple of partitions. Topics that start

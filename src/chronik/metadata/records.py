@@ -121,7 +121,7 @@ class PartitionRecord(MetadataRecord):
 
 
 class NewTopicRecord(MetadataRecord):
-    """A topic and all its partitions, if their replicas are all there is to say: see `new_topics`."""
+    """A topic and all its partitions, if only their replicas need to be recorded: see `new_topics`."""
 
     topic_id: uuid
     name: string

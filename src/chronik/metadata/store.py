@@ -46,7 +46,7 @@ Listener: TypeAlias = Callable[[Image, Image, Changes], None]
 
 
 class MetadataStore:
-    """Created by `open`. All methods belong to the loop that opened it."""
+    """Created by `open`. Use all methods on the event loop that opened it."""
 
     @classmethod
     async def open(
@@ -64,8 +64,8 @@ class MetadataStore:
     ) -> MetadataStore:
         """Recovers the directory, or founds a cluster in an empty one; without a cluster id it generates one.
 
-        A quorum of one is ready when this returns. In a larger one, `ready` waits for the first leader.
-        `is_used` says that this node was in a cluster before, `index_min` how far it had applied the log. If the log is
+        A quorum of one is ready when this returns. In a larger one, `ready` waits for the first leader. `is_used` says
+        that this node was in a cluster before, `index_min` the index up to which it had applied the log. If the log is
         missing or ends before that, the node does not vote until it has caught up; a quorum of one raises instead.
         """
         files = OwnFiles(runtime, directory, node_id)

@@ -1,6 +1,6 @@
 """Spark's DDL as types, without Spark: `id long, lines array<struct<sku: string, price: decimal(9,2)>>`.
 
-Only the types that a table can hold. `json_values` reads values strictly by these types.
+Only types that a table can hold. `json_values` reads values strictly by these types.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SCALARS: Final = {
 }
 DECIMALS: Final = ("decimal", "dec", "numeric")
 PRECISION_MAX: Final = 38
-DEPTH_MAX: Final = 50  # of types within types
+DEPTH_MAX: Final = 50  # maximum depth of nested types
 _TOKEN: Final = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(\w+)|([<>(),:])|(\S))")
 
 
@@ -74,14 +74,14 @@ Kind = Scalar | Decimal | Array | Map | Struct
 
 
 def parse_ddl(text: str) -> Struct:
-    """The columns of a schema. SCHEMA_UNREADABLE says what is wrong, and where."""
+    """The columns of a schema. SCHEMA_UNREADABLE names the error and its position."""
     reader = _Reader(text)
     fields = reader.fields(end="")
     return Struct(fields)
 
 
 def parse_type(text: str) -> Kind:
-    """One type, such as that of a key."""
+    """Parses one type, such as that of a key."""
     reader = _Reader(text)
     kind = reader.kind(0)
     reader.expect("")

@@ -1,8 +1,9 @@
-"""How a table is made, noted beside its rows, so that it can be read together with records that it does not have yet.
+"""Notes that describe how a table is computed. With them, the table can be read together with records that it does not
+have yet.
 
-A run writes the note when it starts a flow, in the file `_flow.json` of the table's folder; readers of Delta skip names
-that begin with `_`. A flow is plain when its rows are what decoding gives: its functions return what they are given,
-and no expectation keeps a row back. The rows of plain flows can be made without Spark.
+When a run starts a flow, it writes the note to the file `_flow.json` in the table's folder; Delta readers skip names
+that begin with `_`. A flow is plain if its rows are the decoded records: its functions return their input, and no
+expectation rejects rows. The rows of plain flows can be computed without Spark.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ FILE: Final = "_flow.json"
 
 @dataclass(frozen=True, slots=True)
 class FlowNote:
-    """What a reader must know of a flow. Lists are tuples; text is as it was declared."""
+    """The data about a flow that a reader needs. Lists are tuples; texts are as declared."""
 
     name: str
     pipeline: str
@@ -67,7 +68,7 @@ class FlowNote:
 
     @property
     def bronze(self) -> Bronze:
-        """The records as rows, with the flow's own name: what a plain flow is made of."""
+        """The bronze of a plain flow, with the flow's own name."""
         return Bronze(
             self.name,
             self.topic,
@@ -80,7 +81,7 @@ class FlowNote:
 
 
 def write_note(pipeline: Pipeline, flow: Flow) -> None:
-    """Replaces the file as a whole: a reader sees the note of this run or of the run before."""
+    """Replaces the file atomically: a reader sees the note of this run or of the previous one."""
     path = Path(flow.table, FILE)
     text = json.dumps(asdict(FlowNote.of(pipeline, flow)), indent=1) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +93,7 @@ def write_note(pipeline: Pipeline, flow: Flow) -> None:
 
 
 def note_of(table: str) -> FlowNote | None:
-    """None for a table that no run of this release has written to."""
+    """None if no run of this release has written to the table."""
     try:
         told: dict[str, Any] = json.loads(Path(table, FILE).read_text())
     except (OSError, ValueError):
@@ -103,7 +104,7 @@ def note_of(table: str) -> FlowNote | None:
 
 
 def declared(pipeline: Pipeline, storage: str, name: str) -> Flow:
-    """The flow that makes a table."""
+    """The flow that computes a table."""
     flows = {flow.name: flow for flow in flows_of(pipeline, storage)}
     if name not in flows:
         raise PipelineError("READ_FLOW_NOT_DECLARED", file=pipeline.file, name=name, hint=hint_for(name, flows))

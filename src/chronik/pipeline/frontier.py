@@ -1,11 +1,11 @@
-"""Where a table ends: the offset after the last record that it has, per partition of its topic.
+"""The end of a table: the offset after its last record, per partition of its topic.
 
-A batch covers a range of each partition without gaps, and one commit makes all of it visible. So if a row with an
-offset is in a snapshot of the table, every record before it has been dealt with: it is a row, a dead letter, or was
-dropped. Records after the last row may have been dealt with as well, without leaving a row. The checkpoint knows of
-those; it must be read before the table, because it may run ahead of an older snapshot.
+A batch covers a range of each partition without gaps, and one commit makes all of it visible. So if a snapshot of the
+table has a row with an offset, every record before it was processed: it is a row, a dead letter, or was dropped.
+Records after the last row may have been processed as well, without a row. The checkpoint contains these. Read it before
+the table, because it may be ahead of an older snapshot.
 
-Offsets count within one topic id. Of a topic that was created again, a table may have rows of both.
+Offsets belong to one topic id. If a topic was deleted and created again, the table may have rows of both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COORDINATES: Final = pa.schema([(TOPIC_ID, pa.string()), (PARTITION, pa.int32()
 
 
 def processed(checkpoint: str, topic: str, topic_id: str) -> dict[int, int]:
-    """The next offset of each partition, from the newest batch that a query has completed."""
+    """The next offset of each partition, after the newest batch that a query has completed."""
     folder = Path(checkpoint)
     numbers = [int(each.name) for each in _files(folder / "commits") if each.name.isdecimal()]
     if not numbers:
@@ -38,14 +38,15 @@ def processed(checkpoint: str, topic: str, topic_id: str) -> dict[int, int]:
         told = (folder / "offsets" / str(max(numbers))).read_text().splitlines()[-1]
         position = Position.from_json(json.loads(told))
     except (OSError, ValueError, IndexError, PipelineError):
-        return {}  # cleaned up meanwhile, or of a query that is not ours: the table's own rows tell enough
+        # Cleaned up meanwhile, or from a query of another source: the table's rows are enough.
+        return {}
     if position.topic_ids.get(topic) != topic_id:
         return {}
     return {at.partition: offset for at, offset in position.offsets.items() if at.topic == topic}
 
 
 def stored(place: Place, table: DeltaTable, topic_id: str) -> dict[int, int]:
-    """The offset after the last row of each partition. Reads only files whose statistics leave that open."""
+    """The offset after the last row of each partition. Reads only files whose statistics do not determine it."""
     filesystem = place.filesystem()
     ends: dict[int, int] = {}
     bounds = _bounds(table)
@@ -75,7 +76,7 @@ def _extend(ends: dict[int, int], batch: pa.RecordBatch, topic_id: str) -> None:
 
 
 def _bounds(table: DeltaTable) -> dict[str, Mapping[str, Any]]:
-    """What the log says of each file: least and greatest partition and offset, as far as it says so."""
+    """The log's statistics of each file: minimum and maximum of partition and offset, if present."""
     from urllib.parse import unquote
 
     actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
@@ -87,12 +88,12 @@ def _bounds(table: DeltaTable) -> dict[str, Mapping[str, Any]]:
 
 
 def _largest(bound: Mapping[str, Any] | None) -> float:
-    """Files of unknown contents come first, then those that reach furthest."""
+    """A sort key: files without statistics come first, then those with the largest offsets."""
     return float("inf") if bound is None else float(bound[f"max.{OFFSET}"])
 
 
 def _may_go_further(bound: Mapping[str, Any], topic_id: str, ends: Mapping[int, int]) -> bool:
-    # Texts in statistics may be cut off; a topic id is shorter than where they are.
+    # Statistics may truncate texts, but topic ids are shorter than that limit.
     if not bound[f"min.{TOPIC_ID}"] <= topic_id <= bound[f"max.{TOPIC_ID}"]:
         return False
     partitions = range(bound[f"min.{PARTITION}"], bound[f"max.{PARTITION}"] + 1)

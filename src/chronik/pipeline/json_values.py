@@ -1,7 +1,9 @@
-"""JSON values by declared types, strictly, without Spark: the same rules as `rows` and `json_types`, record by record.
+"""Reads JSON values strictly by declared types, without Spark: the same rules as `rows` and `json_types`, record by
+record.
 
-A value is one whole JSON object. A field is of its declared type or wrong: no text becomes a number. What comes out is
-what Arrow makes arrays of. `tests/pipeline/test_spark_json_values.py` compares every rule with Spark's own answer.
+A value must be exactly one JSON object. A field that does not have its declared type is an error: texts are not
+converted to numbers. The results are values for Arrow arrays. `tests/pipeline/test_spark_json_values.py` compares every
+rule with Spark's result.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(
 
 
 class WrongValue(Exception):
-    """A record that the schema refuses: the class of the error, and what is wrong, in words."""
+    """A record that does not fit the schema: the error class, and a description."""
 
     def __init__(self, error_class: str, message: str) -> None:
         super().__init__(error_class, message)
@@ -45,13 +47,13 @@ class WrongValue(Exception):
 
 
 class Digits(str):
-    """A number as it was written."""
+    """The text of a number."""
 
     __slots__ = ()
 
 
 def object_in(value: bytes) -> dict[str, Any]:
-    """The one whole object that a value is. Numbers are `Digits`."""
+    """The only JSON object in a value. Numbers are `Digits`."""
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -73,19 +75,19 @@ def object_in(value: bytes) -> dict[str, Any]:
 
 
 def fields_in(value: bytes, schema: Struct) -> tuple[dict[str, Any], list[str]]:
-    """Every declared field, None where it is absent, and the paths of fields that the schema does not know."""
+    """Every declared field, None if it is absent, and the paths of fields that are not in the schema."""
     found = object_in(value)
     fields = {name: _fitted(found.get(name), kind, (name,)) for name, kind in schema.fields}
     return fields, list(unknown_in(found, schema))
 
 
 def scalar(value: Any, kind: Scalar) -> Any:
-    """None for what is not of the type."""
+    """The value, or None if it does not have the type."""
     return _SCALARS[kind.name](value)
 
 
 def unknown_in(value: Any, kind: Kind, path: str = "") -> Iterator[str]:
-    """Fields, at any depth, that the schema does not know."""
+    """The paths of fields that are not in the schema, at any depth."""
     match kind:
         case Struct() if isinstance(value, dict):
             known = dict(kind.fields)
@@ -112,7 +114,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _fitted(value: Any, kind: Kind, path: Path) -> Any:
-    """What Arrow takes for a value of this type."""
+    """The value in the form that Arrow expects for this type."""
     if value is None:
         return None
     match kind:
@@ -172,7 +174,7 @@ def _binary(value: Any) -> bytes | None:
 
 
 def _decimal(value: Digits, kind: Decimal) -> Number | None:
-    """Digits that the type can hold. With an exponent it is a double, and must come back as it was."""
+    """The number, if the type can hold its digits. With an exponent it is a double, and must round-trip."""
     if (plain := _PLAIN_DECIMAL.fullmatch(value)) and len(plain[1] or "") <= kind.scale:
         number = Number(value)
     elif _EXPONENT.fullmatch(value) and math.isfinite(float(value)):
@@ -194,7 +196,7 @@ def _date(value: Any) -> date | None:
 
 
 def _timestamp(value: Any) -> datetime | None:
-    """A time without a zone is in UTC, which is the zone of every pipeline's session."""
+    """A time without a zone is in UTC, the time zone of every pipeline's session."""
     found = _moment(value)
     if found is None:
         return None
@@ -220,7 +222,7 @@ def _timestamp_ntz(value: Any) -> datetime | None:
 
 
 def _moment(value: Any) -> tuple[datetime, str] | None:
-    """The time as written and its zone. A fraction finer than microseconds is cut off."""
+    """The time as written, and its zone. Fractions of microseconds are truncated."""
     if not isinstance(value, str) or isinstance(value, Digits) or not (found := _MOMENT.fullmatch(value.strip())):
         return None
     year, month, day, hour, minute, second, fraction, zone = found.groups()
@@ -233,7 +235,7 @@ def _moment(value: Any) -> tuple[datetime, str] | None:
 
 
 def _or_none(make: Callable[[], T]) -> T | None:
-    """None for a date or a zone that does not exist."""
+    """The result of `make`, or None for a date or a zone that does not exist."""
     try:
         return make()
     except (ValueError, OverflowError, OSError, KeyError):
@@ -253,7 +255,7 @@ _SCALARS: Final[Mapping[str, Callable[[Any], Any]]] = {
 
 
 def _as_text(value: Any) -> str:
-    """Any JSON value as a string column takes it: without blanks, fractions as Java writes a double."""
+    """A JSON value as the text of a string column: without blanks, with fractions as Java formats doubles."""
     match value:
         case None | bool():
             return json.dumps(value)

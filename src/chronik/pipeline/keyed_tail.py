@@ -1,7 +1,7 @@
-"""Records after a table that is kept by key, merged into its rows by the rule of `tables.order`. Knows no Spark.
+"""Merges newer records into the rows of a keyed table, by the rule of `tables.order`. Does not use Spark.
 
-Rows of keys that no such record names pass by as they are. The others are held until all files have been read, and the
-rule is applied to them, to the records, and to the deletions that the table remembers.
+Rows whose keys have no newer record are passed on unchanged. The others are held until all files have been read. Then
+the rule is applied to them, the records, and the deletions that the table remembers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ROW: Final = "__row__"
 
 
 class KeyedTail:
-    """Rows of records, deletions among them, ready to meet those of the table."""
+    """The rows of newer records, including deletions, to be merged with the table's rows."""
 
     def __init__(self, rows: pa.Table, keeping: Keeping, schema: pa.Schema) -> None:
         self._rows, self._keeping, self._schema = rows, keeping, schema
@@ -32,7 +32,7 @@ class KeyedTail:
     def of(
         cls, place: Place, tail: pa.Table, keeping: Keeping, schema: pa.Schema, topic_id: str, ends: Mapping[int, int]
     ) -> KeyedTail:
-        """Remembered deletions from `ends` on are of records that came after the snapshot: they do not count."""
+        """Remembered deletions at or after `ends` belong to records after the snapshot, and are ignored."""
         assert keeping.delete_column is not None
         marked = schema.append(pa.field(keeping.delete_column, pa.bool_()))
         has_key = reduce(pc.and_, (pc.is_valid(tail[name]) for name in keeping.keys))
@@ -41,7 +41,7 @@ class KeyedTail:
         return cls(pa.concat_tables([rows, _until(remembered, topic_id, ends)]), keeping, schema)
 
     def merged(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """All rows of the table, brought up to date."""
+        """All rows of the table, updated by the records."""
         held = []
         for batch in batches:
             is_touched = self._is_touched(batch)
@@ -50,7 +50,7 @@ class KeyedTail:
         yield from self.all_of(pa.Table.from_batches(held, self._schema)).to_batches()
 
     def all_of(self, touched: pa.Table) -> pa.Table:
-        """The rows of the keys that records name, brought up to date; `touched` are all that the table has of them."""
+        """The updated rows of keys that have newer records; `touched` are all rows of these keys in the table."""
         assert self._keeping.delete_column is not None
         stands = pa.repeat(pa.scalar(False), touched.num_rows)
         rows = conformed(touched, self._schema).append_column(self._keeping.delete_column, stands)
@@ -68,7 +68,7 @@ class KeyedTail:
 
 
 def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows with exactly these columns; null where they have none."""
+    """The rows with exactly these columns; missing ones are null."""
     columns = [
         rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
         for field in schema

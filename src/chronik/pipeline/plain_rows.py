@@ -1,6 +1,6 @@
-"""The rows that a plain flow makes of records, without Spark: the same columns and values as `rows` gives.
+"""Computes the rows of a plain flow without Spark: the same columns and values as `rows`.
 
-A record that the flow would send to the dead letters, or drop, leaves no row here either.
+A record that the flow would drop or send to the dead letters has no row here either.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ KEY_TYPES: Final = ("string", "long", "integer", "short", "byte")
 
 
 class PlainRows:
-    """Makes batches of rows of batches of records. Raises SCHEMA_UNREADABLE for a schema that it cannot follow."""
+    """Converts batches of records to batches of rows. Raises SCHEMA_UNREADABLE for an unsupported schema."""
 
     def __init__(self, bronze: Bronze, topic_id: str, *, marks_deletions: bool = True) -> None:
         self._bronze, self._topic_id, self._marks_deletions = bronze, topic_id, marks_deletions
@@ -67,7 +67,7 @@ class PlainRows:
         return pa.RecordBatch.from_pylist([row for error, row in tried if error is None], schema=self.schema)
 
     def try_row(self, record: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
-        """The class that the record has as a dead letter, or None and its row, with every column."""
+        """The error class of a record that would be a dead letter; otherwise None and its row, with every column."""
         try:
             row = self._row(record)
         except WrongValue as error:
@@ -75,7 +75,7 @@ class PlainRows:
         return None, {name: row.get(name) for name in self.schema.names}
 
     def why_not(self, record: Mapping[str, Any]) -> WrongValue | None:
-        """What makes a record a dead letter; None for a good one."""
+        """The error that makes the record a dead letter; None for a valid record."""
         try:
             self._row(record)
         except WrongValue as error:
@@ -107,7 +107,7 @@ class PlainRows:
         return row
 
     def _key(self, key: bytes | None, of_value: Any, kind: Scalar) -> Any:
-        """The record's key by its type. A field of the same name in the value must agree with it, or be absent."""
+        """The record's key as this type. A field of the same name in the value must be equal or absent."""
         name = self._key_name
         if key is None:
             raise WrongValue("KEY_MISSING", f"the record has no key, which the column {name} is")
@@ -127,7 +127,7 @@ class PlainRows:
 
 
 def arrow_type(kind: Kind) -> pa.DataType:
-    """As Delta's library gives a column of this type back."""
+    """The Arrow type in which Delta's library returns a column of this type."""
     match kind:
         case Scalar(name):
             return _SCALARS[name]

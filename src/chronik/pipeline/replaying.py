@@ -88,9 +88,10 @@ def replay(spark: SparkSession, plan: Plan, flow: Flow, reach: Mapping[str, str]
 def backfill(
     spark: SparkSession, plan: Plan, flow: Flow, reach: Mapping[str, str], since_ms: int | None = None
 ) -> Replayed:
-    """What the flow has read of the topic, or what of it is not older than a time, through the flow again.
+    """Processes the topic's records again that the flow has read already: all of them, or those from a time on.
 
-    Records that the flow has not read yet are left to it: it appends without looking whether a row is there.
+    Records that the flow has not read yet are not included, because the flow appends rows without checking whether they
+    exist.
 
     Rejected records are counted but get no letter: the flow already wrote one when it read them.
     """

@@ -163,7 +163,8 @@ async def _explained(
 
 
 async def _lacking(cluster: ClusterClient, topic: str) -> str:
-    """The permission that a producer of this topic lacks. A broker says that a topic is missing only with DESCRIBE."""
+    """The permission that a producer of this topic lacks. Without DESCRIBE, a broker does not reveal that a topic is
+    missing."""
     with suppress(ClientError):
         known = await cluster.refresh([topic])
         if known.errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -172,7 +173,8 @@ async def _lacking(cluster: ClusterClient, topic: str) -> str:
 
 
 def _naming_own(options: SinkOptions, query_id: str) -> AbstractContextManager[None]:
-    """Names the register's denials, for requests about it: its offsets belong to Kafka's own offsets topic."""
+    """Names the missing permissions for requests about the register, whose offsets belong to Kafka's own offsets
+    topic."""
     key = group_of(query_id)
     return naming(options.security, READ, topic=OFFSETS_TOPIC, group=key, transactional_id=key)
 

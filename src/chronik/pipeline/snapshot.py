@@ -1,13 +1,13 @@
-"""A table together with the records that it does not have yet, each record once: what `chronik.read` gives.
+"""A table together with the records that it does not have yet, each record once: the result of `chronik.read`.
 
     chronik.read("orders").to_polars()
 
-A snapshot is fixed when it is made: a version of the table, and the topic's records from where that version ends up to
-where the topic ended then. Committed transactions only. The records are read at once and held in memory as rows; the
-table's files are read when rows are asked for, as often as they are asked for.
+A snapshot is fixed when it is created: it consists of a version of the table, and of the topic's committed records from
+the end of that version to the end of the topic at that time. The records are read at once and held in memory as rows;
+the table's files are read each time rows are requested.
 
-The order of the steps makes the join exact: first how far the pipeline's checkpoint is, then the table, then the end of
-the topic. Records that are deleted, or a topic that is created again, between these steps begin them again.
+The order of the steps makes the join exact: first read the pipeline's checkpoint, then the table, then the end of the
+topic. If records are deleted, or the topic is created again, between these steps, they start over.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MISSING_SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is read, before anything of it is looked at."""
+    """The table and topic to read."""
 
     name: str
     table: str
@@ -63,7 +63,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """Where table and topic meet: rows of the version, then records from `starts` up to `ends`."""
+    """The join of table and topic: the rows of the version, then the records from `starts` to `ends`."""
 
     table: DeltaTable | None
     topic_id: str
@@ -76,7 +76,7 @@ class Joint:
 
 
 class Overtaken(Exception):
-    """Records were deleted, or the topic was created again, while they were read."""
+    """Records were deleted, or the topic was created again, while they were being read."""
 
 
 def source_of(
@@ -98,12 +98,12 @@ def source_of(
 
 
 def joint_of(source: Source, cluster: BlockingCluster, *, fail_on_data_loss: bool) -> Joint:
-    """Fixes where table and topic meet now. RECORDS_MISSING when there is a gap between them."""
+    """Determines the current join of table and topic. Raises RECORDS_MISSING if there is a gap between them."""
     topic = source.note.topic
     gaps: dict[int, tuple[int, int]] = {}
     for attempt in range(ATTEMPTS_MAX):
         if attempt:
-            time.sleep(RETRY_S)  # a batch under way may have the missing records
+            time.sleep(RETRY_S)  # a batch in progress may contain the missing records
         known = cluster.topics([topic])
         if topic not in known:
             raise PipelineError("TOPIC_NOT_FOUND", topics=repr(topic), option="bootstrap")
@@ -117,7 +117,7 @@ def joint_of(source: Source, cluster: BlockingCluster, *, fail_on_data_loss: boo
         all_of_it = [TopicPartition(topic, index) for index in partitions]
         ends = cluster.offsets(dict.fromkeys(all_of_it, LATEST), READ_COMMITTED)
         firsts = cluster.offsets(dict.fromkeys(all_of_it, EARLIEST), READ_COMMITTED)
-        # Before its first batch a flow begins where the log does. A partition that is new begins at 0.
+        # Before its first batch, a flow begins at the start of the log. A new partition begins at 0.
         starts = {at.partition: done.get(at.partition, 0 if done else firsts[at] or 0) for at in all_of_it}
         gaps = {
             at.partition: (starts[at.partition], first)
@@ -126,7 +126,7 @@ def joint_of(source: Source, cluster: BlockingCluster, *, fail_on_data_loss: boo
         }
         if not gaps or not fail_on_data_loss:
             starts |= {partition: first for partition, (_, first) in gaps.items()}
-            # A log may end before the table does, when its last records were lost.
+            # A log may end before the table does, if it lost its last records.
             limits = {at.partition: max(end or 0, starts[at.partition]) for at, end in ends.items()}
             return Joint(table, topic_id, starts, limits)
     shown = [f"{topic}-{each} offsets {start} to {first - 1}" for each, (start, first) in sorted(gaps.items())]
@@ -135,9 +135,9 @@ def joint_of(source: Source, cluster: BlockingCluster, *, fail_on_data_loss: boo
 
 
 class Snapshot:
-    """The rows of a table and of the records after them, as they were at one moment. Any Arrow library reads it.
+    """The rows of a table and of the records after them, at one moment. Any Arrow library can read it.
 
-    `version` is the version of the table, -1 if it has none yet; `tail_rows` is how many rows come from the topic.
+    `version` is the version of the table, -1 before its first commit; `tail_rows` is the number of rows from the topic.
     """
 
     def __init__(self, source: Source, joint: Joint, tail: pa.Table) -> None:
@@ -159,7 +159,7 @@ class Snapshot:
         return list(self.schema.names)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Rows of the table file by file, then those of the topic; more than memory can hold, if need be."""
+        """The rows of the table file by file, then those of the topic. The total may exceed the memory."""
         filesystem = self._place.filesystem()
         rows = (batch for file in self._files for batch in read_file(filesystem, file, self.schema))
         if self._keyed is not None:
@@ -182,7 +182,7 @@ class Snapshot:
         return pl.from_arrow(self.to_arrow())
 
     def to_duckdb(self, connection: Any = None) -> Any:
-        """A relation of a connection, of DuckDB's default one when none is given. It holds all rows in memory."""
+        """A relation of this connection, by default DuckDB's default one. It holds all rows in memory."""
         require("duckdb", "chronik[sql]")
         import duckdb
 
@@ -196,7 +196,7 @@ class Snapshot:
 
 
 def take(source: Source, *, fail_on_data_loss: bool) -> Snapshot:
-    """A snapshot of a plain flow's table and topic. READ_NEEDS_SPARK for another's."""
+    """A snapshot of a plain flow's table and topic. Raises READ_NEEDS_SPARK for another flow."""
     note = source.note
     if not note.is_plain:
         raise PipelineError("READ_NEEDS_SPARK", name=source.name, file=note.file)
@@ -215,7 +215,7 @@ def take(source: Source, *, fail_on_data_loss: bool) -> Snapshot:
 
 def _tail(source: Source, joint: Joint) -> pa.Table:
     note, made = source.note, []
-    # Without a condition, no row of a table by key is a deletion, a tombstone's neither.
+    # Without a delete condition, no row of a keyed table is a deletion; not even a tombstone is.
     rows = PlainRows(note.bronze, joint.topic_id, marks_deletions=not note.keys or bool(note.delete_when))
     for partition, start in joint.starts.items():
         try:

@@ -1,7 +1,7 @@
 """`chronik.read` with a SparkSession: the table at a version and the records after it, as one DataFrame.
 
-The records pass the flow itself: its decoding, functions and expectations, as a batch of a run does. Of a table by key
-they meet the rows of the same keys on the driver; all other rows stay where they are.
+The records are processed by the flow's decoding, functions and expectations, like a batch of a run. For a keyed table,
+they are merged with the rows of the same keys on the driver; all other rows stay on the executors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def joint_now(source: Source, *, fail_on_data_loss: bool) -> Joint:
-    """Where table and topic meet. READ_NEEDS_PIPELINE if nothing says how records become rows."""
+    """Determines the join of table and topic. Raises READ_NEEDS_PIPELINE if it is unknown how records become rows."""
     if not source.note.is_plain and source.pipeline is None:
         raise PipelineError("READ_NEEDS_PIPELINE", name=source.name, file=source.note.file)
     cluster = BlockingCluster(source.bootstrap, client_id=CLIENT_ID, security=source.security, is_patient=False)
@@ -39,7 +39,7 @@ def joint_now(source: Source, *, fail_on_data_loss: bool) -> Joint:
 
 
 def frame_of(spark: SparkSession, source: Source, joint: Joint, *, fail_on_data_loss: bool) -> DataFrame:
-    """The rows of the version, and those of the records after it, as the flow makes them."""
+    """The rows of the version, and the rows that the flow computes from the records after it."""
     pipeline = source.pipeline or _plain(source.note)
     declaration = pipeline.named(source.name)
     assert declaration is not None
@@ -102,7 +102,7 @@ def _by_key(spark: SparkSession, source: Source, joint: Joint, tail: DataFrame, 
 
 
 def _plain(note: FlowNote) -> Pipeline:
-    """The declarations of a plain flow, from its note."""
+    """The declarations of a plain flow, created from its note."""
     if not note.keys:
         return Pipeline(note.pipeline, "", (note.bronze,))
     bottom = Bronze(

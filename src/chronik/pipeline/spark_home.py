@@ -1,9 +1,9 @@
 """A Spark home whose Python processes import the installed, compiled pyspark instead of a zip of sources.
 
-Spark puts `$SPARK_HOME/python/lib/pyspark.zip` first on the path of every Python process that it starts, and nothing in
-it is compiled: each process compiles it again, for most of a second, and a streaming query starts ten before its first
-row. This creates a home that links to pyspark's own, without that folder, so that Python finds the driver's pyspark.
-Changes nothing that is installed.
+Spark puts `$SPARK_HOME/python/lib/pyspark.zip` first on the path of every Python process that it starts, and it
+contains no compiled files. So each process compiles it again, which takes most of a second, and a streaming query
+starts ten processes before its first row. This creates a home that links to pyspark's own, without that folder, so that
+Python finds the driver's pyspark. Changes nothing that is installed.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def _last_run(events: list[Event]) -> dict[str, Any]:
 
 
 def _state(events: list[Event]) -> str:
-    """As derived from events: a run that was killed did not report its stop."""
+    """Derived from events: a run that was killed has not reported its stop."""
     if not events:
         return "never ran"
     last = events[-1]

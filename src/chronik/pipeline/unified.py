@@ -1,4 +1,5 @@
-"""`chronik.read`: a table and the newest records of its topic as one frame. Imports nothing before it is called."""
+"""`chronik.read`: a table and the newest records of its topic as one frame. Other modules are imported when it is
+called."""
 
 from __future__ import annotations
 
@@ -89,7 +90,7 @@ def read(
 
 
 def _outside_of_loops(work: Callable[[], T]) -> T:
-    """Notebooks run code in an event loop, in which no other can run: then a thread has one of its own."""
+    """Runs `work` in a separate thread if the caller runs in an event loop, as notebooks do: loops cannot be nested."""
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
 

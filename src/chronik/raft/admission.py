@@ -36,7 +36,7 @@ class Admission:
             del self._vouched[next(iter(self._vouched))]
 
     def vouches_for(self, node_id: int) -> bool:
-        """What this node answers other nodes: only what its own log says."""
+        """Whether this node confirms to other nodes that a node is a member: only according to its own log."""
         return node_id in self._members and node_id != self._node_id
 
     def knows(self, node_id: int) -> bool:

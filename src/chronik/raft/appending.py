@@ -1,4 +1,4 @@
-"""Log replication: a leader's proposals, appends and heartbeats, a follower's answers, and what gets committed.
+"""Log replication: a leader's proposals, appends and heartbeats, a follower's answers, and the commit index.
 
 An entry is committed when it has the leader's own term and a majority of voters has it on disk. The leader counts
 itself by an answer to itself that arrives after its own fsync, like any other voter's.

@@ -27,7 +27,7 @@ def implausible(message: Message, *, term: int, last_index: int) -> str | None:
     if message.kind is MessageKind.PROPOSE:
         return "a proposal; nodes of this release forward commands, never entries"
     if not message.term and not _has_no_term(message):
-        return f"{message.kind.name} of no term"  # taken for the present one, it would put this node's term back to 0
+        return f"{message.kind.name} of no term"  # with the term 0 this node would go back to term 0
     if message.term > term + TERM_RISE_MAX:
         return f"term {message.term}, this node is in {term}"
     if message.term and message.log_term > message.term:

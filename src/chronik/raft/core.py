@@ -65,7 +65,7 @@ class CoreConfig(NamedTuple):
     forwards_proposals: bool = True
     # With check_quorum, a promise to a leader outlives its term: lease reads depend on it.
     guards_promises: bool = False
-    may_have_promised: bool = False  # before the restart, which forgot it
+    may_have_promised: bool = False  # before the restart, after which promises are forgotten
     compares_logs: bool = False  # after a restart, before it votes: see probation.py
 
 
@@ -243,7 +243,8 @@ class Core:
             self.leader = NOBODY
 
     def hurry(self) -> None:
-        """The leader's process is known to be dead: campaign as soon as all promises to it have expired, one by one.
+        """The leader's process is known to be dead: campaigns, in order of rank, as soon as all promises to it have
+        expired.
 
         Two ticks after the promise, because other nodes may have received the leader's last heartbeat a little later.
         """

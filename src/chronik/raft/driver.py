@@ -1,8 +1,8 @@
 """One node of the quorum: connects the core to its journal, its peers and the clock.
 
-This module alone enforces the order: promises leave after the write that holds them is durable; entries are applied in
-order on the loop; a proposal is answered when it is committed and applied here. Proposals of one loop iteration share
-one append, one replication round and, with everything that arrives while the disk is busy, one fsync.
+Only this module enforces the order: a promise is sent after the write that contains it is durable; entries are applied
+in order on the loop; a proposal is answered when it is committed and applied here. Proposals of one loop iteration
+share one append, one replication round and, with everything that arrives while the disk is busy, one fsync.
 
 After a failed write other than a full disk the node stops and acknowledges nothing more.
 """
@@ -44,7 +44,7 @@ from chronik.runtime.interfaces import Lane, Runtime
 from chronik.runtime.invariants import broken, check
 
 logger = logging.getLogger("chronik.raft")
-REFUSALS_MAX = 5  # consecutive writes that a full disk refuses before a leader hands over: about a second
+REFUSALS_MAX = 5  # consecutive writes that fail on a full disk before a leader hands over: about a second
 FOUNDING_TICKS = 40  # during these the first founder campaigns at every tick
 
 
@@ -219,7 +219,7 @@ class RaftNode:
 
     @property
     def last_index(self) -> int:
-        """Index of this node's last entry, durable or not."""
+        """Index of this node's last entry, whether or not it is durable."""
         return self._core.log.last_index
 
     @property
@@ -278,7 +278,7 @@ class RaftNode:
 
     @property
     def abstains(self) -> bool:
-        """Whether it votes for nobody, because it lost its disk or is new."""
+        """Whether this node gives no votes, because it lost its disk or is new."""
         return self._core.abstains
 
     def abstain(self) -> None:
@@ -286,14 +286,15 @@ class RaftNode:
         self._core.abstains = True
 
     def take_part(self) -> None:
-        """Call this when a read point was confirmed here, so that this node has everything committed before its loss.
+        """Call this when a read point was confirmed here: this node then has everything that was committed before its
+        loss.
 
         Votes from before the loss no longer matter: the leader that confirmed the read point has a later term.
         """
         self._core.abstains = False
 
     def require(self, lease_holders: frozenset[int]) -> None:
-        """As leader: from now on commits only what these nodes hold too; see metadata.leases."""
+        """As leader: from now on, commits only entries that these nodes have as well; see metadata.leases."""
         self._guarded(lambda: self._core.require(lease_holders))
         self._schedule_pump()
 
@@ -430,7 +431,8 @@ class RaftNode:
             if message.to == self._core.id:
                 broken("3 a node counts itself only after its own sync", kind=message.kind.name, term=message.term)
             if message.kind is MessageKind.TIMEOUT_NOW:
-                self._lease.revoke(self._core.term)  # before it is sent: it breaks the promises behind the lease
+                # Before it is sent: it breaks the promises on which the lease depends.
+                self._lease.revoke(self._core.term)
             self._transport.send(message.to, message)
         for read_state in ready.read_states:
             if not self._lease.confirmed(read_state.context):
@@ -462,7 +464,7 @@ class RaftNode:
             self._restore(ready.snapshot)
             self._applied_index = ready.snapshot.index
             self._transport.update_peers(self._peers())
-            self._reads.leader_changed()  # a node that did not know its leader as a member ignored the answers
+            self._reads.leader_changed()  # a node that did not have its leader among its members ignored the answers
         if ready.entries and self._stable.last_index < ready.entries[-1].index:
             broken("3 a promise leaves once what it promises is durable", end=self._stable.last_index)
         for message in ready.after_persist:
@@ -560,7 +562,7 @@ class RaftNode:
             return
         held = self._applied_index - self._stable.base_index
         check(held >= 0, "28 the log begins at or before what is applied", applied=self._applied_index, held=held)
-        # If entries are few and large, half, so that the log does shrink.
+        # If entries are few and large, keep only half of them, so that the log becomes shorter.
         kept = min(self._config.trailing_entries, held // 2)
         if NOTHING_TRAILS.is_on and NOTHING_TRAILS.fires():
             kept = 0

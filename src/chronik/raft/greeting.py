@@ -26,7 +26,7 @@ _CONNECTS, _ACCEPTS = b"chronik quorum connector", b"chronik quorum acceptor"
 
 
 def proof(secret: bytes, side: bytes, *said: bytes) -> bytes:
-    """Each part is preceded by its size, so that no two lists of parts give the same bytes."""
+    """Each part is preceded by its size, so that different lists of parts never give the same bytes."""
     made = hmac.new(secret, side, sha256)
     for part in said:
         made.update(len(part).to_bytes(4, "big") + part)

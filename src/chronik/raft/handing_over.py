@@ -22,7 +22,7 @@ class HandingOver:
         self.is_due = False  # another node should lead as soon as no follower holds a lease
 
     def tick(self, *, is_full: bool, hangs: bool) -> None:
-        """As leader; the arguments are the faults of its disk."""
+        """Called at every tick of a leader; the arguments are the faults of its disk."""
         core, heir = self._core, self._core.heir
         cannot_write = "does not answer" if hangs else "is full" if is_full else ""
         if cannot_write or (LEADERSHIP_TRANSFER.is_on and LEADERSHIP_TRANSFER.fires()):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def broadcast(core: Core, context: bytes) -> None:
     for node_id, peer in core.progress.items():
         if node_id != core.id:
-            # At most what the peer is known to hold: after that its log may still differ.
+            # Not above what the peer is known to have: after that its log may differ.
             commit = min(peer.match, core.log.committed)
             if commit > core.log.last_index:
                 broken("3 no peer is told to commit what its leader lacks", peer=node_id, commit=commit)

@@ -1,9 +1,11 @@
 """A node's log as the core sees it: durable entries, then entries that are not durable yet, and three marks.
 
 Never touches the disk: it reads a `Stable` and remembers what was handed out for writing. The marks are ordered:
+
     applied <= applying <= committed <= last_index
-`offset` is the first index that is not durable; entries from `in_progress` on were not handed out yet. A snapshot from
-a leader waits the same way: nothing after it is applied until it is durable.
+
+`offset` is the first index that is not durable. Entries from `in_progress` on have not been handed out for writing. A
+snapshot from a leader waits the same way: nothing after it is applied until it is durable.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The arithmetic of majorities. Pure functions of sets and numbers; a slower twin in the tests must agree with them."""
+"""The arithmetic of majorities. Pure functions of sets and numbers; the tests compare them with a slower
+implementation."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def confirmed(voters: Sequence[int], answers: Mapping[int, bool]) -> bool:
 
 
 def verdict(voters: Sequence[int], votes: Mapping[int, bool]) -> Verdict:
-    """Decides once enough voters said yes, or once too many said no for the rest to win.
+    """Decides when enough voters said yes, or when so many said no that the rest cannot win.
 
     Votes of non-voters do not count. An empty voter set wins.
     """

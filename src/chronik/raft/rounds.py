@@ -81,7 +81,8 @@ class Rounds:
         return self._compaction is not None
 
     async def close(self) -> None:
-        """Returns when the current disk work has ended. Of the work not yet started, writes only a waiting commit."""
+        """Returns when the current disk work has ended. Of the work that has not started, only a waiting commit is
+        written."""
         self._closed = True
         self._waiting.clear()
         if not self._busy and self._hard_state != self._durable_state:
@@ -109,7 +110,7 @@ class Rounds:
             self._write_compaction(*self._compaction)
 
     def _take(self) -> list[Ready]:
-        """All waiting Readys, but a snapshot alone: it replaces everything written before it."""
+        """All waiting Readys; but a snapshot alone, because it replaces everything written before it."""
         count = 1
         if self._waiting[0].snapshot is None:
             while count < len(self._waiting) and self._waiting[count].snapshot is None:

@@ -129,8 +129,9 @@ class TcpTransport:
         return way is not None and way.send_frame(NOTE + note)
 
     def _way(self, to: int) -> Stream | None:
-        """A peer whose address is not known yet, or was learnt just now, is answered on its own stream: so a node that
-        joins with nothing but its id can take the leader's snapshot, which names everybody, and say that it has it."""
+        """The stream to the peer. A peer without a known address, or with one that was learnt just now, is answered on
+        its own stream. So a node that joins with only its id can receive the leader's snapshot, which contains all
+        addresses, and acknowledge it."""
         link = self._links.get(to)
         return link if link is not None and link.is_up else self._incoming.get(to, link)
 
@@ -249,7 +250,8 @@ class TcpTransport:
             check(len(self._guests) <= GUESTS_MAX, "23 guests are bounded", guests=len(self._guests))
 
     def _take_in(self, incoming: Incoming) -> None:
-        """A node has one stream to this one. A second one means a restart, so the first is dead."""
+        """Registers the stream. A node has one stream to this one; a second one means a restart, so the first is
+        dead."""
         before = self._incoming.get(incoming.peer)
         self._incoming[incoming.peer] = incoming
         if before is not None:

@@ -1,8 +1,8 @@
 """The replicas of this node: created on first use, changed and removed according to the image.
 
-A partition that the image places here gets a replica on first use; nothing is opened before that, so ten thousand idle
-topics cost nothing, led or followed. The image is the only source of what exists and which node leads it. It is used
-only once it shows this node's own registration (`begin`): an older one may show a former leader.
+A partition that the image places here gets a replica on first use. Nothing is opened before that, so ten thousand idle
+topics cost nothing. Only the image defines which partitions exist and which node leads them. It is used only after it
+shows this node's own registration (`begin`), because an older image may show a former leader.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from chronik.storage.lost_logs import compare_epochs
 logger = logging.getLogger("chronik.replication")
 
 MEND_AGAIN_S = 1.0  # after a full disk, for example
-TOPICS_AT_ONCE = 500  # taken up by a node that begins: clients wait no longer than for these
+TOPICS_AT_ONCE = 500  # processed at once when a node begins, which limits the time that clients wait
 
 
 class Replicas:
-    refusals = (StorageError, ReplicationError)  # what reading may meet, and a peer is told
+    refusals = (StorageError, ReplicationError)  # errors of reads that are returned to a peer
 
     def __init__(
         self,
@@ -68,16 +68,17 @@ class Replicas:
         fetchers.attach(self._make_follower)
         self._has_begun = False
         self._from_before: frozenset[bytes] = frozenset()  # topics that are older than this process
-        self._later: list[bytes] = []  # topics that are not taken up yet
+        self._later: list[bytes] = []  # topics that `begin_more` still has to process
         self._replicas: dict[Key, Replica] = {}
         self._mending = Mending(self._cut)
-        self._reported: dict[Key, int] = {}  # lost replicas: the leader epoch in which the controller was first told
-        self._followers: dict[Key, dict[int, FollowerProgress]] = {}  # of partitions led here, by broker id
+        self._reported: dict[Key, int] = {}  # lost replicas: the leader epoch of the first report to the controller
+        # By broker id, for partitions that this node leads.
+        self._followers: dict[Key, dict[int, FollowerProgress]] = {}
 
-    # --- finding
+    # --- lookup
 
     def get(self, topic: Topic, index: int) -> Replica | None:
-        """The replica of a partition that lives here, else None."""
+        """The replica of a partition that is placed on this node, else None. Creates it on first use."""
         replica = self._replicas.get((topic.topic_id, index))
         if replica is not None:
             return replica
@@ -88,7 +89,7 @@ class Replicas:
         return self._make(topic, index)
 
     def opened(self, key: Key) -> Replica | None:
-        """The replica if it was touched before, or has a log; else None, and nothing is made."""
+        """The replica if it was created before or has a log; otherwise None, and nothing is created."""
         replica = self._replicas.get(key)
         if replica is not None or self.logs.get(*key) is None:
             return replica
@@ -96,7 +97,7 @@ class Replicas:
         return None if topic is None else self.get(topic, key[1])
 
     def all(self) -> Iterable[Replica]:
-        """Those that were touched; the rest have no state but their logs."""
+        """The replicas that were created. Others have no state except their logs."""
         return self._replicas.values()
 
     def _make(self, topic: Topic, index: int) -> Replica:
@@ -119,7 +120,7 @@ class Replicas:
             is_from_before=topic.topic_id in self._from_before,
         )
         for progress in made.followers.values():
-            progress.session.has_more(progress)  # it counts now
+            progress.session.has_more(progress)  # its offset counts now
         self._invite_absent(key, made.state)
         return made
 
@@ -134,7 +135,7 @@ class Replicas:
 
         return replica
 
-    # --- followers of what is led here
+    # --- followers of partitions led here
 
     def followers_of(self, key: Key) -> dict[int, FollowerProgress]:
         followers = self._followers.get(key)
@@ -153,7 +154,7 @@ class Replicas:
         return followers
 
     def led_with_log(self, follower_id: int) -> Iterable[Key]:
-        """What a follower that begins a session should join."""
+        """The partitions that a follower should fetch when it starts a session."""
         for log in self.logs.all():
             topic = self.image.topics.get(log.topic_id)
             state = topic.partition(log.partition) if topic is not None else None
@@ -161,7 +162,7 @@ class Replicas:
                 yield log.topic_id, log.partition
 
     def _invite_absent(self, key: Key, state: Partition) -> None:
-        """Followers that do not fetch a partition in which something is, or soon will be."""
+        """Invites followers that do not fetch a partition that has, or will soon have, records."""
         if state.leader == self.node_id and len(state.replicas) > 1:
             present = self._followers.get(key, {})
             for broker_id in state.replicas:
@@ -173,7 +174,7 @@ class Replicas:
         if followers.get(progress.broker_id) is progress:
             del followers[progress.broker_id]
             replica = self._replicas.get(key)
-            if replica is not None:  # its next session may take a while to name everything
+            if replica is not None:  # its next session may take some time to name all its partitions
                 replica.left_ns[progress.broker_id] = self.clock.monotonic_ns()
 
     def draw_session_id(self) -> int:
@@ -182,9 +183,10 @@ class Replicas:
     # --- following the image
 
     def begin(self, image: Image) -> None:
-        """The image shows this node's registration: from now on it leads and follows as the image says.
+        """Called when the image shows this node's registration: from now on the node leads and follows as the image
+        says.
 
-        Topics of which nothing is here come last; where there are many, call `begin_more` until all are taken up.
+        Topics without a log here are processed last. If there are many, call `begin_more` until all are processed.
         """
         check(not self._has_begun, "30 a node begins once", node=self.node_id)
         self._has_begun = True
@@ -196,7 +198,7 @@ class Replicas:
         self.begin_more()
 
     def begin_more(self) -> bool:
-        """Takes up some more topics; whether there are others still."""
+        """Processes more topics. Returns whether some are left."""
         some, self._later = self._later[:TOPICS_AT_ONCE], self._later[TOPICS_AT_ONCE:]
         known = [self.image.topics.get(topic_id) for topic_id in some]
         self.follow(self.image, [topic for topic in known if topic is not None], ())
@@ -205,7 +207,7 @@ class Replicas:
     def follow(
         self, image: Image, changed: Iterable[Topic], removed: Iterable[Topic], brokers: Iterable[int] = ()
     ) -> list[Log]:
-        """Takes a new image. Returns the logs that no longer belong here, for the caller to delete."""
+        """Applies a new image. Returns the logs that no longer belong here; the caller deletes them."""
         if image.version < self.image.version:
             broken(
                 "4 a node follows images in the order of their versions", before=self.image.version, now=image.version
@@ -213,7 +215,7 @@ class Replicas:
         self.image = image
         if any(image.is_live(broker_id) for broker_id in brokers):
             for replica in self._replicas.values():
-                replica.look_for_caught_up()  # a broker that was not live yet when it had caught up
+                replica.look_for_caught_up()  # includes a broker that had caught up before it was live
         gone: list[Log] = []
         if not self._has_begun:
             return gone
@@ -255,12 +257,12 @@ class Replicas:
         followers = self._followers.get(key)
         if followers:
             for progress in followers.values():
-                progress.session.has_more(progress)  # leader, epoch or replicas may suit it now, or no longer
+                progress.session.has_more(progress)  # leader, epoch or replicas may match the session now, or no longer
         if log is not None:
             self._invite_absent(key, partition)
 
     def _space_changed(self, key: Key) -> None:
-        """Deferred: the caller that found no space is still processing its request."""
+        """Deferred, because the caller that found no space is still processing its request."""
         asyncio.get_running_loop().call_soon(self._look_again, key)
 
     def _look_again(self, key: Key) -> None:
@@ -269,10 +271,10 @@ class Replicas:
         if self._has_begun and state is not None and self.node_id in state.replicas:
             self._take(key, state)
 
-    # --- replicas that lack what they acknowledged
+    # --- replicas that lack acknowledged records
 
     def _log_lost(self, log: Log) -> None:
-        """Deferred, because the caller that found the damage is in the middle of a read."""
+        """Deferred, because the caller that found the damage is still reading."""
         asyncio.get_running_loop().call_soon(self._look_at_lost, log)
 
     def _look_at_lost(self, log: Log) -> None:
@@ -280,10 +282,11 @@ class Replicas:
             self._look_again((log.topic_id, log.partition))
 
     def _mend(self, key: Key, partition: Partition) -> None:
-        """First nobody may count on the replica; then what is damaged goes, to be fetched from the leader.
+        """First has the controller remove the replica from ISR and ELR, so that the cluster does not rely on it. Then
+        drops the damaged part, which is fetched again from the leader.
 
-        It waits for a leader epoch in which this node has not named where it stands. In an earlier one the leader may
-        be about to take it into the ISR by an offset that it gives up here.
+        The drop waits for a leader epoch in which this node has not reported its position. In an earlier epoch, the
+        leader may be about to add this node to the ISR because of an offset that the drop makes wrong.
         """
         reported_epoch = self._reported.setdefault(key, partition.leader_epoch)
         check(
@@ -295,11 +298,11 @@ class Replicas:
         )
         if self.node_id in (*partition.isr, *partition.elr) or partition.leader_epoch <= reported_epoch:
             self.losses.report(key)
-        elif partition.leader not in (NO_LEADER, self.node_id):  # somebody leads who has it
+        elif partition.leader not in (NO_LEADER, self.node_id):  # another replica leads and has the records
             self._mending.add(key)
 
     def _may_cut(self, key: Key, partition: Partition) -> bool:
-        """Whether what `_mend` found still holds."""
+        """Whether the conditions of `_mend` still hold."""
         reported_epoch = self._reported.get(key)
         return (
             reported_epoch is not None
@@ -310,7 +313,8 @@ class Replicas:
         )
 
     def _cut(self, key: Key) -> None:
-        """In a turn of the loop of its own. `_take` forgot the fetcher: where the log stood it does not stand now."""
+        """Runs in its own loop iteration. `_take` has removed the partition from the fetcher, whose position is no
+        longer valid."""
         log, topic = self.logs.get(*key), self.image.topics.get(key[0])
         partition = None if topic is None else topic.partition(key[1])
         if log is None or log.lost is None or partition is None or not self._may_cut(key, partition):
@@ -344,14 +348,14 @@ class Replicas:
         return [] if log is None else [log]
 
     def configure_all(self, image: Image) -> None:
-        """As `configure`, for all topics that something is kept of here."""
+        """Like `configure`, for all topics with logs or replicas here."""
         for topic_id in dict.fromkeys(log.topic_id for log in self.logs.all()):
             topic = image.topics.get(topic_id)
             if topic is not None:
                 self.configure(image, topic)
 
     def configure(self, image: Image, topic: Topic) -> None:
-        """A topic's configuration changed: it takes effect at once."""
+        """Applies a topic's changed configuration."""
         self.image = image
         settings = self._settings_of(image, topic.name)
         for index in range(len(topic.partitions)):
@@ -363,7 +367,7 @@ class Replicas:
                 log.config = settings.log
 
     def end(self) -> None:
-        """The node stops: nobody is followed or served any more."""
+        """The node stops: it neither follows nor serves followers after this."""
         self._mending.end()
         self._fetchers.end()
         self.sessions.end()

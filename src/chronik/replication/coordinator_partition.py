@@ -1,6 +1,6 @@
-"""A led replica of an internal topic, as its coordinator reads and writes it.
+"""A coordinator's interface to a replica of an internal topic that this node leads.
 
-It holds for one leader epoch: in a later one it appends nothing and raises NotLeader.
+It is valid for one leader epoch. In a later epoch it appends nothing and raises NotLeader.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CoordinatorPartition:
         self._replica = replica
         self._now_ms = now_ms
         self.index = replica.log.partition
-        # As of its loading: a later one is another partition to the coordinator.
+        # As of creation: in a later leader epoch, the coordinator loads the partition again.
         self.leader_epoch = replica.leader_epoch
 
     @property
@@ -38,11 +38,11 @@ class CoordinatorPartition:
         return self._replica.log.end_offset
 
     def guard_for(self, producer_id: int, epoch: int, *, is_tv2: bool) -> Guard | None:
-        """As `ProducerState.guard_for`; a coordinator's batches have no sequence."""
+        """Like `ProducerState.guard_for`; a coordinator's batches have no sequence numbers."""
         return self._replica.log.producers.guard_for(producer_id, epoch, 0, is_tv2=is_tv2)
 
     def append(self, batch: bytes, transaction_version: int = 0, guard: Guard | None = None) -> int:
-        """A transactional batch needs its guard, unless the transaction is open in this partition."""
+        """A transactional batch needs a guard, unless its transaction is open in this partition."""
         self._replica.require_leader(self.leader_epoch)
         self._replica.require_in_sync()
         appended = self._replica.append(

@@ -1,7 +1,7 @@
-"""What a replica answers when it cannot serve. Each carries the Kafka error a client is given.
+"""The errors of replicas that cannot serve a request. Each has the Kafka error code for clients.
 
 ReplicationError
-  NotLeader, FencedEpoch, UnknownEpoch                      ask another broker, or again with newer metadata
+  NotLeader, FencedEpoch, UnknownEpoch                      retry with newer metadata, or another broker
   NotEnoughReplicas, TooFewReplicasAfterAppend, TimedOut    too few replicas keep up with the leader
   NotYetAvailable                                           this replica does not know yet whether it is committed
   NotCompared                                               this leader does not know yet whether it lacks records
@@ -48,7 +48,7 @@ class NotEnoughReplicas(ReplicationError):
 
 
 class TooFewReplicasAfterAppend(ReplicationError):
-    """It is written, and may or may not survive: only the leader and too few others are known to have it."""
+    """The record is written and may be lost: only the leader and too few other replicas are known to have it."""
 
     kafka_error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
@@ -59,7 +59,7 @@ class TooFewReplicasAfterAppend(ReplicationError):
 
 
 class TimedOut(ReplicationError):
-    """It is written, and may or may not survive: not all in-sync replicas said in time that they have it."""
+    """The record is written and may be lost: not all in-sync replicas confirmed it in time."""
 
     kafka_error = ErrorCode.REQUEST_TIMED_OUT
 
@@ -84,6 +84,6 @@ class NotCompared(ReplicationError):
 
 
 class LeaderLost(ReplicationError):
-    """A follower's connection to its leader is over; it connects again."""
+    """A follower's connection to its leader ended; it reconnects."""
 
     kafka_error = ErrorCode.NETWORK_EXCEPTION

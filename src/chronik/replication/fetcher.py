@@ -1,13 +1,13 @@
-"""Follows one leader: one connection, one fetch session, all partitions that this node follows from it.
+"""Follows one leader: one connection and one fetch session for all partitions that this node follows from it.
 
-Order: a response is appended, all its data is made durable together, and only then is more requested. So the offset in
-a request is durable on this node, and the leader counts it as such (with chronik.durability=os, it is in the page
-cache). A second request is sent before the first is answered only to report changes: a partition was added, removed or
-moved; the leader then answers the first at once.
+A response is appended, all its data is made durable together, and only then is more requested. So the offset in a
+request is durable on this node, and the leader relies on that (with chronik.durability=os, it is in the page cache). A
+second request is sent before the first is answered only to report changes: a partition was added, removed or truncated.
+The leader then answers the first request at once.
 
-A partition without a log here is expected, not followed, while this node is in sync: it has no records, and the leader
-invites its followers when it gets some (a response about a partition that was never named). So topics that are only
-created cost no requests, and the first record of a new partition one more round trip.
+An in-sync follower does not fetch a partition without a local log: the partition has no records, and the leader invites
+its followers when it has some (a response with a partition that the follower has not named). So an empty topic costs no
+requests, and the first record of a new partition costs one more round trip.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ logger = logging.getLogger("chronik.replication")
 RECONNECT_MS_MIN, RECONNECT_MS_MAX = 50, 1_000
 CONNECT_MS_MAX = 2_000
 IN_FLIGHT_MAX = 2
-NAMED_MAX = 1_000  # partitions in one request: more would keep both nodes from everything else for too long
-CUTS_AT_ONCE = 4  # truncations in one turn of the loop: each blocks it for four syncs
-# Said of a partition whose leader or epoch just changed: the image that explains it is on its way.
+NAMED_MAX = 1_000  # partitions per request: more would block both nodes for too long
+CUTS_AT_ONCE = 4  # truncations per loop iteration: each blocks the loop for four syncs
+# Errors right after a change of leader or epoch: the image that shows the change will arrive soon.
 SOON_OVER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
@@ -64,7 +64,7 @@ class FetchConfig:
     bytes_min: int = 1
     bytes_max: int = 10 << 20
     partition_bytes_max: int = 1 << 20
-    retry_ms: int = 1_000  # after an error of one partition
+    retry_ms: int = 1_000  # after an error in one partition
 
 
 class Fetcher:
@@ -81,7 +81,8 @@ class Fetcher:
         login: Login = no_login,
     ) -> None:
         self.leader_id = leader_id
-        # Hears of partitions that the leader invites to; says whether the image shows here that they are followed.
+        # Called when the leader invites this node to a partition. Returns whether the image shows that this node
+        # follows it.
         self.on_invitation: Callable[[int, Key], bool] = lambda leader_id, key: False
         self._node_id = node_id
         self._network = network
@@ -91,20 +92,21 @@ class Fetcher:
         self._login = login
         self._loop = asyncio.get_running_loop()
         self._followers: dict[Key, Follower] = {}
-        self._invited: dict[Key, None] = {}  # by the leader, to partitions that the image here does not show yet
-        self._unnamed: dict[Key, None] = {}  # the leader does not know where we stand
-        self._forgotten: dict[Key, None] = {}  # the leader thinks that we still follow
+        self._invited: dict[Key, None] = {}  # invitations to partitions that the image does not show yet
+        self._unnamed: dict[Key, None] = {}  # partitions with a position that the leader does not know
+        self._forgotten: dict[Key, None] = {}  # partitions to remove from the leader's session
         self._unsettled: dict[Log, None] = {}  # logs whose end may not be durable yet
-        self._rounds: set[asyncio.Future[None]] = set()  # of the journal, that we wait for
+        self._rounds: set[asyncio.Future[None]] = set()  # journal rounds to wait for
         self._link: LeaderLink | None = None
         self._session_id = self._session_epoch = 0
         self._is_scheduled = False
-        self._preparing: deque[Follower] = deque()  # before their logs are cut, one after the other
+        # Followers whose logs are being prepared for truncation, one at a time.
+        self._preparing: deque[Follower] = deque()
 
-    # --- what is followed
+    # --- partitions
 
     def is_invited(self, key: Key) -> bool:
-        """Whether the leader has invited to it, or thinks that we follow already."""
+        """Whether the leader has invited this node to the partition, or it is followed already."""
         return key in self._invited or key in self._followers
 
     def follows(self, key: Key) -> bool:
@@ -124,7 +126,7 @@ class Fetcher:
         self._forgotten.pop(follower.key, None)
         log = follower.log
         if log is not None:
-            self._unsettled[log] = None  # what recovery found may be in the page cache only
+            self._unsettled[log] = None  # data found by recovery may only be in the page cache
         self._name_again(follower)
 
     def forget(self, key: Key) -> None:
@@ -144,7 +146,7 @@ class Fetcher:
             self._schedule()
 
     def _schedule(self) -> None:
-        """Not at once: one image often changes many partitions."""
+        """Deferred, because one image often changes many partitions."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._settle)
@@ -163,7 +165,7 @@ class Fetcher:
                 raise
             except (OSError, TimeoutError, PeerError, ReplicationError) as fault:
                 logger.info("fetching from broker %d: %s; retrying in %d ms", self.leader_id, fault, pause_ms)
-            except Exception:  # the edge: a follower that gives up for good would be worse than one that complains
+            except Exception:  # last resort: keep retrying after any error, and log it
                 logger.exception("fetching from broker %d failed; retrying in %d ms", self.leader_id, pause_ms)
             finally:
                 self._link = None
@@ -198,7 +200,7 @@ class Fetcher:
     # --- requests
 
     def _settle(self) -> None:
-        """Waits until everything is durable that was appended, then asks for more."""
+        """Waits until everything that was appended is durable, then requests more."""
         self._is_scheduled = False
         if self._link is None or self._rounds:
             return
@@ -216,7 +218,7 @@ class Fetcher:
         if done not in self._rounds:
             broken("21 a follower waits for a round once", leader=self.leader_id, rounds=len(self._rounds))
         self._rounds.discard(done)
-        if done.exception() is None:  # else the node stops, and nothing more is said to anybody
+        if done.exception() is None:  # otherwise the node stops and sends nothing more
             self._settle()
 
     def _send_if_due(self, link: LeaderLink) -> None:
@@ -252,7 +254,7 @@ class Fetcher:
             gone.partitions.append(index)
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()),
-            max_wait_ms=self._config.wait_ms_max if len(named) == len(self._unnamed) else 0,  # there is more to say
+            max_wait_ms=self._config.wait_ms_max if len(named) == len(self._unnamed) else 0,  # more names follow
             min_bytes=self._config.bytes_min,
             max_bytes=self._config.bytes_max,
             session_id=self._session_id,
@@ -264,7 +266,7 @@ class Fetcher:
         sign(request, self._incarnation_id())
         return request
 
-    # --- answers
+    # --- responses
 
     def _receive(self, response: FetchResponse, number: int) -> None:
         if response.error_code:
@@ -287,7 +289,7 @@ class Fetcher:
                 if cuts(answer):
                     cut_count += 1
                     if cut_count > CUTS_AT_ONCE:
-                        self._unnamed[key] = None  # the leader will say the same of it once more
+                        self._unnamed[key] = None  # the leader will send the same response again
                         continue
                 self._apply(follower, answer, number)
         self._settle()
@@ -298,13 +300,13 @@ class Fetcher:
         except StorageFailed:
             raise
         except (WireError, StorageError) as fault:
-            # No space is an alarm of the whole node, and not one line for each partition.
+            # A full disk has an alarm for the whole node, so do not log an error for each partition.
             level = logging.INFO if isinstance(fault, LogFull) else logging.ERROR
             logger.log(level, "partition %d of %s: %s", follower.key[1], uuid_text(follower.key[0]), fault)
             outcome = Outcome.REFUSED
         log = follower.log
         if outcome is not Outcome.NOTHING and log is not None:
-            self._unsettled[log] = None  # also if it was refused: something may have been taken before that
+            self._unsettled[log] = None  # even after an error: some records may have been appended before it
         if outcome is Outcome.PREPARES:
             self._preparing.append(follower)
             if len(self._preparing) == 1:
@@ -317,14 +319,14 @@ class Fetcher:
             self._loop.call_later(pause_ms / 1000, partial(self._name_again, follower))
 
     def _prepare(self) -> None:
-        """Goes on with one log that has to be cut, for a slice of the loop's time. Then the leader is asked once more,
-        and says the same."""
+        """Prepares one log for truncation, for one time slice. When that is done, the partition is requested again and
+        the leader repeats its response."""
         follower = self._preparing[0]
         work, is_over = follower.preparing, True
         try:
             if work is not None and self._followers.get(follower.key) is follower:
                 is_over = not slice_of(work)
-        except (StorageError, OSError) as fault:  # the log may be gone; otherwise the next attempt says it again
+        except (StorageError, OSError) as fault:  # the log may be gone; otherwise the next attempt fails the same way
             logger.info("partition %d of %s: %s", follower.key[1], uuid_text(follower.key[0]), fault)
         if is_over:
             self._preparing.popleft()
@@ -335,23 +337,25 @@ class Fetcher:
 
 
 class Fetchers:
-    """All leaders that this node follows; each has its task while it has partitions."""
+    """One task for each leader, while this node follows partitions from it."""
 
     def __init__(self, make: Callable[[int], Fetcher], start: Callable[[str, Fetcher], asyncio.Task[None]]) -> None:
         self._make = make
         self._start = start
         self._make_follower: Callable[[Key, int], Follower] | None = None
         self._fetchers: dict[int, tuple[Fetcher, asyncio.Task[None]]] = {}
-        self.leader_of: dict[Key, tuple[int, int]] = {}  # leader, leader epoch: of what is followed or expected
-        self._led_count: dict[int, int] = {}  # of those, by leader
-        self._pairs: dict[tuple[int, int], tuple[int, int]] = {}  # one object for partitions that began alike
+        self.leader_of: dict[Key, tuple[int, int]] = {}  # leader and leader epoch of followed and expected partitions
+        self._led_count: dict[int, int] = {}  # the number of these partitions by leader
+        # Shares one tuple between partitions with the same leader and epoch, which saves memory.
+        self._pairs: dict[tuple[int, int], tuple[int, int]] = {}
 
     def attach(self, make_follower: Callable[[Key, int], Follower]) -> None:
-        """`make_follower` gives what follows a partition in a leader epoch."""
+        """`make_follower` creates the follower of a partition in a leader epoch."""
         self._make_follower = make_follower
 
     def follow(self, key: Key, leader_id: int, leader_epoch: int, *, when_invited: bool) -> None:
-        """At once, or when the leader invites to it. Nothing to do when it is followed in this epoch already."""
+        """Follows the partition at once, or when the leader invites this node to it. No effect if it is followed in
+        this epoch already."""
         before = self.leader_of.get(key)
         if before == (leader_id, leader_epoch):
             if not when_invited and not self._fetchers[leader_id][0].follows(key):

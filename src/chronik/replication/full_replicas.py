@@ -32,7 +32,7 @@ logger = logging.getLogger("chronik.replication")
 ROOM_BYTES_MIN, ROOM_BYTES_MAX = 4 << 20, 1 << 30
 ROOM_SHARE = 10  # the required room is at most this fraction of the disk (1/10)
 PAUSE_MS_MIN, PAUSE_MS_MAX = 2_000, 60_000
-CALM_MS = 60_000  # behind the moment at which replicas follow again: the next time without space stands alone then
+CALM_MS = 60_000  # this long after replicas follow again, the next failure no longer counts as a repeated one
 LOOK_MS = 500
 RETRY_MS_MIN, RETRY_MS_MAX = 50, 1_000
 PARTITIONS_PER_COMMAND = 1_000
@@ -55,16 +55,16 @@ class FullReplicas:
         self._broker_epoch = broker_epoch
         self._free_bytes = free_bytes
         self._total_bytes = total_bytes
-        self.keys: dict[Key, None] = {}  # of the replicas
+        self.keys: dict[Key, None] = {}  # the removed replicas
         self._wanted: dict[Key, None] = {}
         self._has_work = asyncio.Event()
         self._pause_ms, self._room_bytes = PAUSE_MS_MIN, ROOM_BYTES_MIN
-        self._resume_ns = 0  # not before
+        self._resume_ns = 0  # earliest time to fetch again
         self._calm_ns = 0
-        self.changed: Callable[[Key], None] = lambda key: None  # `keys` tells
+        self.changed: Callable[[Key], None] = lambda key: None  # called when `keys` has changed
 
     def met(self, key: Key) -> None:
-        """A record found no space in this replica."""
+        """Called when a record could not be written to this replica."""
         if not self.keys:
             now_ns = self._clock.monotonic_ns()
             if now_ns >= self._calm_ns:
@@ -79,7 +79,7 @@ class FullReplicas:
             self.changed(key)
 
     def withdraw(self, key: Key) -> None:
-        """The image shows it in an ISR with others."""
+        """Called when the image shows the replica in an ISR with others."""
         self._wanted[key] = None
         self._has_work.set()
 
@@ -104,7 +104,8 @@ class FullReplicas:
                 await self._submit(
                     WithdrawReplicas(broker_id=self._node_id, broker_epoch=self._broker_epoch(), partitions=partitions)
                 )
-            except MetadataError as fault:  # also of an older release, which cannot: then they stay until they lag
+            # Also from an older release without this command: then they stay until they lag.
+            except MetadataError as fault:
                 logger.info("the controller does not know yet that %d replicas lack space: %s", len(asked), fault)
                 await asyncio.sleep(pause_ms / 1000)
                 pause_ms = min(2 * pause_ms, RETRY_MS_MAX)

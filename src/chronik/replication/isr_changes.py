@@ -1,8 +1,8 @@
-"""Asks the controller to change in-sync sets, for all partitions that this node leads, with one command at a time.
+"""Asks the controller to change the ISRs of all partitions that this node leads, with one command at a time.
 
 Each partition has at most one change in progress. A change names the epochs it is based on, so that the controller
-refuses outdated ones. If a command gets no answer, it may have been carried out: its members stay counted (see
-`replica`) and it is sent again, until the image or a refusal tells.
+refuses outdated ones. A command without a response may have been applied: its members still count (see `replica`), and
+it is sent again until the image or a refusal shows the outcome.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("chronik.replication")
 
 RETRY_MS_MIN, RETRY_MS_MAX = 50, 1_000
-REFUSED_PAUSE_MS = 500  # before the next try for a partition whose change was refused
+REFUSED_PAUSE_MS = 500  # before the next request for a partition whose change was refused
 PARTITIONS_PER_COMMAND = 1_000
-LOOK_MS = 1_000  # at least so often
-REPLICAS_PER_STEP = 500  # looked at before the loop gets its turn: about a millisecond
+LOOK_MS = 1_000  # interval of the periodic check
+REPLICAS_PER_STEP = 500  # examined before the loop continues: about a millisecond
 
 
 class IsrChanges:
@@ -57,10 +57,10 @@ class IsrChanges:
         self._wanted: dict[Replica, None] = {}  # replicas with an `isr_pending` to send
         self._has_work = asyncio.Event()
 
-    # --- what to ask for
+    # --- deciding
 
     def caught_up(self, replica: Replica, progress: FollowerProgress) -> None:
-        """A follower may come in: it holds all that is committed and this leader's epoch's beginning."""
+        """Asks to add a follower that has reached the high watermark and the start of this leader's epoch."""
         broker_id, state = progress.broker_id, replica.state
         if replica.isr_pending is not None or broker_id in state.isr or broker_id not in state.replicas:
             return
@@ -85,7 +85,7 @@ class IsrChanges:
             self._full.met((replica.log.topic_id, replica.log.partition))
 
     def look_at(self, replica: Replica, now_ns: int) -> None:
-        """Removes followers that lag behind, and admits those that have caught up."""
+        """Removes followers that lag and adds those that have caught up."""
         if not replica.is_leader or len(replica.state.replicas) == 1 or replica.isr_pending is not None:
             return
         replica.look_for_caught_up()
@@ -122,7 +122,7 @@ class IsrChanges:
         self._has_work.set()
 
     async def watch(self, replicas: Callable[[], Iterable[Replica]]) -> None:
-        """Checks periodically for lagging followers, and for refused changes."""
+        """Periodically checks for lagging followers and for refused changes."""
         while True:
             await asyncio.sleep(min(self._lag_ms_max / 4, LOOK_MS) / 1000)
             for count, replica in enumerate(list(replicas())):
@@ -130,7 +130,7 @@ class IsrChanges:
                     await asyncio.sleep(0)
                 self.look_at(replica, self._clock.monotonic_ns())
 
-    # --- asking
+    # --- sending
 
     async def run(self) -> None:
         """Sends wanted changes until cancelled."""
@@ -149,7 +149,8 @@ class IsrChanges:
                 continue
             try:
                 reply = await self._submit(command)
-            except MetadataRefused as refused:  # all of it: this node is not what it thinks it is
+            # The whole command was refused: the controller does not accept this node's registration.
+            except MetadataRefused as refused:
                 for replica in waiting.values():
                     self._refused(replica, refused.error_code)
                 await asyncio.sleep(RETRY_MS_MAX / 1000)
@@ -168,7 +169,7 @@ class IsrChanges:
         waiting: dict[tuple[bytes, int], Replica] = {}
         for replica in asked:
             if replica.isr_pending is None or not replica.is_leader or replica.is_gone:
-                continue  # the image has moved on
+                continue  # the image has changed meanwhile
             topic_id, index = replica.log.topic_id, replica.log.partition
             check(
                 (topic_id, index) not in waiting,
@@ -202,7 +203,7 @@ class IsrChanges:
             for partition in topic.partitions:
                 replica = waiting.get((topic.topic_id, partition.index))
                 if replica is None or replica.isr_pending is None:
-                    continue  # the image has told already
+                    continue  # the image shows the outcome already
                 if partition.error_code or partition.partition_epoch <= replica.state.partition_epoch:
                     self._refused(replica, ErrorCode.of(partition.error_code))
 

@@ -1,8 +1,8 @@
 """A follower's connection to one leader: it sends Fetch requests and receives responses in order. It never retries.
 
-It uses one version of one API, which every node of this release serves, so nothing has to be agreed on first. `closed`
-completes with the reason when the connection ends. A leader that does not answer a request for too long is
-disconnected. Where a login ends, the link ends a little earlier, and the follower connects and logs in again.
+It uses one version of one API, which every node of this release serves, so no versions are negotiated. `closed`
+completes with the reason when the connection ends. The link ends if the leader does not answer a request in time. If
+the login expires, the link ends shortly before, and the follower connects and logs in again.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ SERVED = {
     SaslAuthenticateRequest.api_key: SaslAuthenticateRequest.versions,
 }
 BOUNDS = Bounds(
-    response_bytes_max=256 << 20,  # a response is bounded by what the follower asks for, and one batch more
-    decode_bytes_max=1 << 30,  # the leader is one of us, so this only ends a runaway
+    response_bytes_max=256 << 20,  # the follower limits its responses itself, except for the size of one batch
+    decode_bytes_max=1 << 30,  # protects against a faulty leader; leaders are trusted nodes
 )
-LOGIN_SHARE = 0.9  # of the time that a login holds, after which the link ends
-SILENCE_MS_MAX = 10_000  # beyond the time that a fetch may wait
+LOGIN_SHARE = 0.9  # fraction of a login's lifetime after which the link ends
+SILENCE_MS_MAX = 10_000  # in addition to the time that a fetch may wait
 
 
 class LeaderLink(PeerProtocol):
@@ -47,15 +47,15 @@ class LeaderLink(PeerProtocol):
         mechanism: Mechanism | None = None,
     ) -> None:
         super().__init__(Peer(address, client_id, served=SERVED, mechanism=mechanism, bounds=BOUNDS))
-        self._receive = receive  # called with each answer and the number of the request it answers
-        self._fetch: Call | None = None  # from the first request on
+        self._receive = receive  # called with each response and the number of its request
+        self._fetch: Call | None = None  # set by the first request
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self.sent_count = self.received_count = 0
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
     def mind_login(self) -> None:
-        """Once it is ready."""
+        """Called when the connection is ready: ends the link before the login expires."""
         if self.peer.session_lifetime_ms:
             renewed = LeaderLost("its login ends soon, so the follower logs in again")
             self._loop.call_later(self.peer.session_lifetime_ms * LOGIN_SHARE / 1000, self.fail, renewed)
@@ -77,17 +77,17 @@ class LeaderLink(PeerProtocol):
         return number
 
     def fail(self, fault: BaseException) -> None:
-        """Ends the connection for a reason of any kind; `closed` has the first."""
+        """Ends the connection. `closed` keeps the first reason."""
         if not self.closed.done():
             self.closed.set_exception(LeaderLost(str(fault)) if isinstance(fault, PeerError) else fault)
-            self.closed.exception()  # read it here: the caller may not need the reason
+            self.closed.exception()  # mark it as retrieved: the caller may not need the reason
         super().fail(fault if isinstance(fault, PeerError) else Closed(str(fault)))
 
     def _watch(self, number: int) -> None:
         self._timer = self._loop.call_later(SILENCE_MS_MAX / 1000, self._look_for, number)
 
     def _look_for(self, number: int) -> None:
-        """A timer for each request would cost more than it is worth: this one looks now and then."""
+        """Checks periodically for an overdue response, which is cheaper than a timer for each request."""
         self._timer = None
         check(number <= self.sent_count, "27 what was sent is waited for", number=number, sent=self.sent_count)
         if self.received_count < number:
@@ -95,7 +95,7 @@ class LeaderLink(PeerProtocol):
         elif self.in_flight_count:
             self._watch(self.sent_count)
 
-    # --- the protocol's side
+    # --- called by the connection
 
     def deliver(self, tag: int, response: Response) -> None:
         self.received_count = tag

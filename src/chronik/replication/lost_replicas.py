@@ -1,9 +1,9 @@
-"""Replicas of this node that lack records which they acknowledged: the controller is told, for all of them at once.
+"""Reports to the controller the replicas of this node that lack records which they acknowledged, all in one command.
 
-A replica is lost when its bytes are damaged, its files are gone, or an in-sync follower turns out to hold more than it
-does as a leader that has just started. The controller takes it out of ISR and ELR; the image then shows that nobody
-counts on it, and `Replicas` has it fetch again what is missing. A replica that is the last one known to hold its
-partition stays, and the controller is asked again now and then: another one may have come in sync.
+A replica is lost if its data is damaged, its files are missing, or it leads after a start and an in-sync follower has
+more records. The controller removes it from ISR and ELR. When the image shows this, the cluster no longer relies on the
+replica, and `Replicas` fetches the missing records again. The last known copy of a partition stays in the ISR, and is
+reported again periodically, because another replica may have come in sync.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from chronik.replication.progress import Key
 logger = logging.getLogger("chronik.replication")
 
 RETRY_MS_MIN, RETRY_MS_MAX = 50, 1_000
-AGAIN_MS = 10_000  # until a last copy is reported again
+AGAIN_MS = 10_000  # interval between reports of a last copy
 PARTITIONS_PER_COMMAND = 1_000
 
 
@@ -36,17 +36,18 @@ class LostReplicas:
         self._broker_epoch = broker_epoch
         self._loop = asyncio.get_running_loop()
         self._wanted: dict[Key, None] = {}
-        self._asked: dict[Key, None] = {}  # in the current command, unless repaired since
+        self._asked: dict[Key, None] = {}  # reported in the current command, unless repaired since
         self._has_work = asyncio.Event()
-        self.last_copies: set[Key] = set()  # that the controller left as they are, as of its last answer
+        self.last_copies: set[Key] = set()  # replicas that the controller kept, according to its last response
 
     def report(self, key: Key) -> None:
-        """Also if it was reported before: the controller leaves alone what is out already."""
+        """Reports a replica, even if it was reported before: the controller ignores replicas that it has removed
+        already."""
         self._wanted[key] = None
         self._has_work.set()
 
     def forget(self, key: Key) -> None:
-        """It was repaired, or is no longer on this node."""
+        """The replica was repaired, or is no longer on this node."""
         self._wanted.pop(key, None)
         self._asked.pop(key, None)
         self.last_copies.discard(key)

@@ -1,10 +1,10 @@
-"""Cuts damaged logs one at a time: one cut in each turn of the event loop, however many logs are damaged.
+"""Truncates damaged logs: one per iteration of the event loop.
 
-A cut syncs the journal and the files that it shortens. A disk that comes back without a thousand partitions would hold
-the loop for seconds if all of them were cut at once, and heartbeats and clients would wait.
+A truncation syncs the journal and the truncated files. If a disk comes back without a thousand partitions, truncating
+all of them at once would block the loop, and with it heartbeats and clients, for seconds.
 
-It decides nothing. The owner adds a key when its log may be cut, and is called back for it in a later turn, when it has
-to look again: leaders may have changed meanwhile.
+The owner adds a key when its log may be truncated, and is called back for it in a later iteration. It must check the
+conditions again then, because leaders may have changed meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Mending:
         return len(self._waiting)
 
     def add(self, key: Key) -> None:
-        """Once, also if it is added again before its turn."""
+        """Adds the key once, even if it is added again before its turn."""
         self._waiting[key] = None
         self._schedule()
 

@@ -1,8 +1,8 @@
-"""What a leader knows about one follower of one partition: its durable end offset, and since when it lags.
+"""A leader's knowledge about one follower of one partition: its durable end offset, and since when it lags.
 
-A follower asks for more only after what it has is on disk, so the offset it asks for is its durable end. The offset
-counts once the leader has verified that the follower's log is a prefix of its own (`counted_epoch`), and only in that
-leader epoch. Pure state: sessions and the replica write it.
+A follower requests more only after its records are on disk, so the offset in its request is its durable end offset. The
+offset counts after the leader has verified that the follower's log is a prefix of its own (`counted_epoch`), and only
+in that leader epoch. Pure state: sessions and the replica write it.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class FollowerProgress:
         self.end_offset = 0
         self.start_offset = -1
         self.last_epoch = -1  # the leader epoch of the follower's last record
-        self.leader_epoch = -1  # the epoch in which the follower asks
-        self.counted_epoch = NOT_COUNTED  # the epoch in which `end_offset` was found to be a prefix of ours
-        self.bytes_max = 0  # in one answer
-        self.awaits_follower = False  # it was sent something and has not said yet what became of it
-        self.sent_offset = -1  # from where on records were sent that it has not told of yet
-        self.told_high_watermark = self.told_start_offset = -1  # as far as we know that it heard them
-        self.goal_offset = -1  # an end of our log that it has to reach
-        self.goal_ns = 0  # since when
+        self.leader_epoch = -1  # the leader epoch in the follower's request
+        self.counted_epoch = NOT_COUNTED  # the epoch in which `end_offset` was verified against the leader's log
+        self.bytes_max = 0  # per response
+        self.awaits_follower = False  # a response was sent, and the follower has not reported its position since
+        self.sent_offset = -1  # start of the records in that response
+        self.told_high_watermark = self.told_start_offset = -1  # the last values that the follower is known to have
+        self.goal_offset = -1  # a log end offset of the leader that the follower has to reach
+        self.goal_ns = 0  # the time when it was set
 
     @property
     def broker_id(self) -> int:
@@ -69,7 +69,7 @@ class FollowerProgress:
         bytes_max: int,
         high_watermark: int,
     ) -> None:
-        """The follower says where it stands; whether that is true of our log is still to be found out."""
+        """Sets the position that the follower reported. It is not yet verified against the leader's log."""
         self.end_offset, self.last_epoch, self.leader_epoch = end_offset, last_epoch, leader_epoch
         self.start_offset = self.told_start_offset = start_offset
         self.bytes_max = bytes_max
@@ -79,9 +79,9 @@ class FollowerProgress:
         self.sent_offset = -1
 
     def lags(self, log_end_offset: int, now_ns: int, lag_ns_max: int) -> bool:
-        """Whether it was silent, or behind an end of the log that it was first seen behind, for longer than allowed.
+        """Whether the follower was silent for too long, or has not reached the goal offset for too long.
 
-        Called now and then; each time an end was reached, the present one becomes the next to reach.
+        Called periodically. When the goal is reached, the current log end offset becomes the next goal.
         """
         if now_ns - self.session.heard_ns > lag_ns_max:
             return True

@@ -1,14 +1,15 @@
-"""One partition on this node: its leader, what is committed, and its log.
+"""One partition on this node: its leader, its high watermark and its log.
 
 Invariants: the high watermark never decreases and never exceeds what the in-sync replicas hold durably; only a leader
 appends; a request with another leader epoch is refused. `append` runs without an await, so offsets are assigned in the
 order in which requests arrived.
 
-In-sync means here: in the ISR of the image, or on its way into it (`isr_pending`). A change that was asked for may
-already hold at the controller. So added members count at once, and removed members count until the image shows it.
+In-sync means in the ISR of the image or in the requested ISR (`isr_pending`), because the controller may have applied
+the request already. So a member that is being added counts at once, and one that is being removed counts until the
+image shows the change.
 
-What every request asks of a replica is decided once: when `state` or `is_gone` is set, `is_leader`, `leader_epoch` and
-`takes_all` are set with it. Nothing else sets these three, so they are never older than what they follow from.
+`is_leader`, `leader_epoch` and `takes_all` are read by every request, so they are computed once, whenever `state` or
+`is_gone` is set. Nothing else sets them, so they always agree with these two.
 """
 
 from __future__ import annotations
@@ -45,19 +46,20 @@ from chronik.wire.batches import BatchView
 
 logger = logging.getLogger("chronik.replication")
 
-# A leader that has just started lets others into the ISR once it was compared with every in-sync and eligible replica.
-# It waits this long for them. Longer would keep a partition below its minimum whose eligible replica is gone for good.
+# A leader that has just started admits other replicas to the ISR after it was compared with every in-sync and eligible
+# replica. It waits this long for them. A longer wait would keep a partition below min.insync.replicas if an eligible
+# replica never returns.
 PROVING_NS = 5_000_000_000
-EPOCH_UNKNOWN = -1  # what a client says that does not track leader epochs
+EPOCH_UNKNOWN = -1  # sent by clients that do not track leader epochs
 NOBODY: tuple[int, ...] = ()
 
 
 class IsrKeeper(Protocol):
     def caught_up(self, replica: Replica, progress: FollowerProgress) -> None:
-        """A follower that is not in the ISR holds all that is committed."""
+        """A follower outside the ISR has reached the high watermark."""
 
     def found_no_space(self, replica: Replica) -> None:
-        """A record could not be appended to this replica, which leads or follows."""
+        """A record could not be appended to this replica, leader or follower, because the disk is full."""
 
 
 class Replica:
@@ -74,35 +76,37 @@ class Replica:
         is_elr_kept: bool = False,
         is_from_before: bool = False,
     ) -> None:
-        """`is_from_before` says that the topic is older than this process."""
+        """`is_from_before` is True if the topic is older than this process."""
         self.log = log
         self.node_id = node_id
         self._is_gone = False
         self.state = state
-        self.settings = settings  # what the topic's configuration says; replaced when it changes
-        self.is_elr_kept = is_elr_kept  # the cluster relies on replicas that left a too small ISR (KIP-966)
-        self.followers = followers  # by broker id: those that fetch from here
+        self.settings = settings  # from the topic's configuration; replaced when it changes
+        self.is_elr_kept = is_elr_kept  # whether replicas that leave a too small ISR stay eligible (KIP-966)
+        self.followers = followers  # by broker id: the brokers that fetch this partition from this node
         self.high_watermark = log.high_watermark = log.start_offset
-        self.epoch_start_offset = log.end_offset  # of a leader: where its epoch begins
-        self.epoch_since_ns = 0  # when that was
-        self.left_ns: dict[int, int] = {}  # by broker id: when a follower's session ended that named it in this epoch
-        self.out_ns: dict[int, int] = {}  # by broker id: when it was last seen to leave the ISR in this epoch
-        self.isr_pending: tuple[int, ...] | None = None  # what the controller was asked to make the ISR
-        self.isr_retry_ns = 0  # no sooner is it asked again
+        self.epoch_start_offset = log.end_offset  # on the leader: the log end offset when its epoch began
+        self.epoch_since_ns = 0  # the time when it began
+        # By broker id: the end of the last session in this epoch that included this partition.
+        self.left_ns: dict[int, int] = {}
+        self.out_ns: dict[int, int] = {}  # by broker id: when the broker was last removed from the ISR in this epoch
+        self.isr_pending: tuple[int, ...] | None = None  # the ISR requested from the controller
+        self.isr_retry_ns = 0  # earliest time of the next request
         self._clock = clock
         self._keeper = keeper
-        self._others: tuple[int, ...] = NOBODY  # in sync besides this node
-        self._is_committed_firm = True  # nothing below the high watermark can be lost by the elections seen so far
-        # Whether this process has found its log to agree with a leader's, or with all in-sync followers'. A log that it
-        # only read from its disk may be older than what it acknowledged, and nothing on the disk would show it.
+        self._others: tuple[int, ...] = NOBODY  # in-sync replicas other than this node
+        self._is_committed_firm = True  # False after an election that may have lost records below the high watermark
+        # Whether this process has verified that its log agrees with a leader's, or with those of all in-sync followers.
+        # A log that was only read from disk may lack acknowledged records, and nothing on the disk would show it.
         self.is_proven = not is_from_before
         self.mended_count = 0  # how often damaged records were dropped here to be fetched again
         self._waits = Waits(clock, lambda: TimedOut(self.name, self.state.isr))
-        self._deletions = Waits(clock, lambda: TimedOut(self.name, self.state.isr))  # for others to start later too
-        self._watchers: dict[Callable[[Replica], None], None] = {}  # a dict keeps their order; a set would not
+        # Wait until the in-sync replicas start later, too.
+        self._deletions = Waits(clock, lambda: TimedOut(self.name, self.state.isr))
+        self._watchers: dict[Callable[[Replica], None], None] = {}  # a dict, because it keeps the order
         self._begin_epoch()
 
-    # --- who we are
+    # --- state
 
     @property
     def name(self) -> str:
@@ -131,11 +135,11 @@ class Replica:
         self._decide()
 
     def _decide(self) -> None:
-        """Whether this node leads with all replicas in sync: then no producer is refused, whatever acks it asks for."""
+        """`takes_all`: this node leads and all replicas are in sync. Then no producer is refused, whatever its acks."""
         self.takes_all = self.is_leader and not self._is_gone and len(self._state.isr) == len(self._state.replicas)
 
     def change(self, state: Partition) -> None:
-        """Follows a new image."""
+        """Takes over the partition's state from a new image."""
         before, self.state = self.state, state
         check(
             state.leader_epoch >= before.leader_epoch and state.partition_epoch >= before.partition_epoch,
@@ -152,7 +156,7 @@ class Replica:
             now=state,
         )
         if state.partition_epoch > before.partition_epoch:
-            self.isr_pending = None  # it has come true, or never will
+            self.isr_pending = None  # the request succeeded, or was outdated
             self.isr_retry_ns = 0
         for broker_id in set(before.isr) - set(state.isr):
             self.out_ns[broker_id] = self._clock.monotonic_ns()
@@ -168,26 +172,26 @@ class Replica:
         self.wake()
 
     def _begin_epoch(self) -> None:
-        """A leader's epoch begins where it found the end of the log, also while nothing is written in it."""
+        """A leader's epoch begins at its log end offset, even if nothing is ever written in it."""
         self.isr_pending = None
         self.log.is_read = self.is_leader
         if self.is_leader:
-            self._is_committed_firm = True  # what we hold is what counts now
+            self._is_committed_firm = True  # this leader's log now defines what is committed
             self.epoch_start_offset = self.log.end_offset
             self.epoch_since_ns = self._clock.monotonic_ns()
             self.left_ns.clear()
             self.out_ns.clear()
             self.log.epochs.assign(self.leader_epoch, self.log.end_offset)
             self.log.on_durable = self._commit
-            self.log.when_durable(self.log.end_offset)  # what recovery found behind the durable mark counts soon
+            self.log.when_durable(self.log.end_offset)  # commits what recovery found after the durable mark
         else:
             self.log.on_durable = None
-            self.log.epochs.truncate_end(self.log.end_offset)  # epochs that we led and wrote nothing in
+            self.log.epochs.truncate_end(self.log.end_offset)  # epochs in which this node led without writing
             self._stop_waiting()
         self._reckon_isr()
 
     def end(self) -> None:
-        """The partition is gone: wakes all waiters, so that they check again."""
+        """The partition is no longer here: wakes all waiters so that they check again."""
         check(not self.is_gone, "30 a replica ends once", partition=self.name)
         self.is_gone = True
         self.log.on_durable = None
@@ -199,13 +203,13 @@ class Replica:
             waits.fail(NotLeader(self.name, self.state.leader))
 
     def require_leader(self, epoch: int = EPOCH_UNKNOWN) -> None:
-        """Refuses what only the leader of the asked epoch may answer."""
+        """Refuses a request that only the leader of this epoch may serve."""
         self._require_epoch(epoch)
         if self.state.leader != self.node_id or self.is_gone:
             raise NotLeader(self.name, self.state.leader)
 
     def require_readable(self, offset: int, epoch: int = EPOCH_UNKNOWN) -> None:
-        """Refuses a consumer's read that neither a leader nor a follower of the asked epoch can answer."""
+        """Refuses a consumer's read that neither a leader nor a follower of this epoch can serve."""
         self._require_epoch(epoch)
         if self.is_gone:
             raise NotLeader(self.name, self.state.leader)
@@ -221,19 +225,19 @@ class Replica:
 
     @property
     def isr_size_min(self) -> int:
-        # A partition of fewer replicas than min.insync.replicas needs all of them, not the impossible.
+        # A partition with fewer replicas than min.insync.replicas needs all of them.
         return min(self.settings.min_insync_replicas, len(self.state.replicas))
 
     def configure(self, settings: TopicSettings) -> None:
-        """The required number of in-sync replicas may change."""
+        """Applies changed settings, such as another min.insync.replicas."""
         self.settings = settings
         if self.is_leader:
             self._reckon_isr()
 
     @property
     def is_below_minimum(self) -> bool:
-        """Whether nothing can be acknowledged for all: too few are in sync, by what this node is configured to, or by
-        what the controller is: it then keeps replicas that left eligible."""
+        """Whether no record can be committed, because too few replicas are in sync: fewer than this node's
+        configuration requires, or than the controller's, which then keeps the replicas that left as eligible."""
         return bool(self.state.elr) or len(self.state.isr) < self.isr_size_min
 
     def require_in_sync(self) -> None:
@@ -251,11 +255,12 @@ class Replica:
         guard: Guard | None = None,
         transaction_version: int = 0,
     ) -> Appended:
-        """Assigns offsets and writes to the page cache, as `Log.append` does. `when_committed` tells what survives."""
+        """Assigns offsets and writes to the page cache, like `Log.append`. Await `when_committed` before
+        acknowledging."""
         if not self.is_leader:
             broken("11 only a leader appends", partition=self.name, leader=self.state.leader, epoch=self.leader_epoch)
-        # What a leader with an old disk appends has a later epoch than what it lacks. After another crash its log would
-        # count as the newer one, and the others would truncate acknowledged records.
+        # What a leader with an old disk appends has a later epoch than the records that it lacks. After another crash
+        # its log would win over the logs with these records, and other replicas would truncate acknowledged records.
         if not self.is_proven and self.awaits_proof and (others := self._other_holders):
             raise NotCompared(self.name, sorted(others))
         log = self.log
@@ -271,11 +276,12 @@ class Replica:
         return appended
 
     def start_commit(self) -> None:
-        """Makes durable what nobody waits for: readers see only what is committed."""
+        """Makes appends durable that no request waits for, because consumers only read committed records."""
         self.log.when_durable(self.log.end_offset)
 
     def when_committed(self, offset: int, timeout_ms: int | None = None) -> asyncio.Future[None] | None:
-        """Resolves when everything before `offset` survives; None when it already does. Asking starts the commit."""
+        """Resolves when everything before `offset` is committed; None if it already is. Calling it starts the
+        commit."""
         round_ = self.log.when_durable(offset)
         if offset <= self.high_watermark:
             return None
@@ -284,8 +290,8 @@ class Replica:
         return self._waits.add(offset, round_, timeout_ms=timeout_ms, shared=not self._others)
 
     def delete_before(self, offset: int, timeout_ms: int) -> asyncio.Future[None] | None:
-        """Records before `offset` are gone for readers here at once. Resolves when they are on every in-sync replica,
-        so that no election brings them back; None when they already are."""
+        """Hides records before `offset` from consumers at once. Resolves when they are deleted on every in-sync
+        replica, so that no election restores them; None if they already are."""
         check(
             offset <= self.high_watermark,
             "7 only what is committed is deleted",
@@ -302,7 +308,7 @@ class Replica:
 
     @property
     def low_watermark(self) -> int:
-        """Where the log starts on the in-sync replica on which it starts first, as far as they have said."""
+        """The lowest log start offset of the in-sync replicas, as far as they have reported it."""
         followers = [self.followers.get(broker_id) for broker_id in self._others]
         starts = [-1 if each is None else each.start_offset for each in followers]
         return min([self.log.start_offset, *starts])
@@ -315,12 +321,12 @@ class Replica:
 
     @property
     def is_end_known(self) -> bool:
-        """Whether the high watermark is as high as clients of earlier leaders may have seen it."""
+        """Whether the high watermark is at least as high as any that clients saw from earlier leaders."""
         return not self.is_leader or (self.high_watermark >= self.epoch_start_offset and not self.awaits_proof)
 
     @property
     def awaits_proof(self) -> bool:
-        """Whether this leader has just started and others may hold more: what it lacks may still be committed."""
+        """Whether this leader has just started and may lack committed records that other replicas have."""
         return self.is_leader and not self.is_proven and self._is_proving
 
     @property
@@ -329,12 +335,12 @@ class Replica:
 
     @property
     def _is_compared(self) -> bool:
-        """Whether every in-sync and eligible replica was found, in this epoch, to hold a prefix of this log.
+        """Whether every in-sync and eligible replica reported, in this epoch, a prefix of this log.
 
-        Then no other replica matters. Whatever was acknowledged is in the log of each of these that is intact: a
-        replica leaves both sets only while the others stay, and nothing is committed without all of the ISR. One of
-        them alone shows nothing, for it may be the one that lost records. With none besides this node there is nobody
-        to ask, and the time decides.
+        Then no other replica matters: a replica leaves both sets only while the others stay, and nothing is committed
+        without the whole ISR. So each of these replicas has everything that was acknowledged, unless its disk lost it.
+        A single one proves nothing, because it may be the one that lost records. If this node is the only one, there is
+        nothing to compare, and the wait ends by time.
         """
         others = self._other_holders
         return bool(others) and all(
@@ -344,7 +350,7 @@ class Replica:
 
     @property
     def _other_holders(self) -> set[int]:
-        """Replicas that may hold committed records which this one lacks."""
+        """Other replicas that may hold committed records that this one lacks."""
         return {*self.state.isr, *self.state.elr} - {self.node_id}
 
     # --- waiting
@@ -364,7 +370,7 @@ class Replica:
     # --- leading
 
     def count(self, progress: FollowerProgress) -> None:
-        """What a follower said of itself has been found to be a prefix of this log."""
+        """Counts a follower's reported offset, which was verified to be a prefix of this log."""
         if progress.end_offset > self.log.end_offset:
             broken(
                 "9 a follower that counts holds no more than its leader",
@@ -381,15 +387,16 @@ class Replica:
         else:
             self._consider(progress)
         if not self.is_proven and self.state.elr and self._is_compared:
-            self.look_for_caught_up()  # this was the last that those waited for who were counted before
+            self.look_for_caught_up()  # this was the last comparison that the other followers waited for
 
     def is_surpassed_by(self, progress: FollowerProgress) -> bool:
-        """Whether a follower shows that this leader lacked committed records when its epoch began.
+        """Whether a follower proves that this leader lacked committed records when its epoch began.
 
-        Such a leader has an old disk. Only one that has just started asks: one that was proven lacks no more than what
-        nobody acknowledged. If the follower knows its high watermark, that decides, also if the follower is not in
-        sync: what is committed stays committed. What it holds beyond may have been lost in a power cut here before it
-        was committed. If the follower has just started as well, the length of its log decides, if it is eligible.
+        Such a leader has an old disk. Only a leader that has just started needs to ask: once it is proven, it lacks no
+        acknowledged record. If the follower knows its high watermark, that decides, even for a follower that is not in
+        sync, because committed records stay committed. Records above the follower's high watermark prove nothing: they
+        may have been lost here in a power cut before they were committed. If the follower has just started as well and
+        is eligible, the log with the later end wins.
         """
         state = self.state
         if self.is_proven or progress.last_epoch >= state.leader_epoch:
@@ -402,7 +409,7 @@ class Replica:
         return (progress.last_epoch, progress.end_offset) > ours and self.high_watermark <= self.epoch_start_offset
 
     def look_for_caught_up(self) -> None:
-        """For followers that have nothing new to say, and could not come in when they last did."""
+        """Considers followers again that have nothing new to report and could not join the ISR when they last did."""
         if not self.is_leader or len(self._others) + 1 >= len(self.state.replicas):
             return
         for progress in list(self.followers.values()):
@@ -410,16 +417,17 @@ class Replica:
                 self._consider(progress)
 
     def _consider(self, progress: FollowerProgress) -> None:
-        """With others in the ISR the eligible are no longer needed, and nobody would compare this log with theirs."""
+        """While comparisons are pending, no follower joins: with others in the ISR, the eligible replicas would no
+        longer be needed, and this log would never be compared with theirs."""
         if not self.is_proven and self.state.elr and self._is_proving:
             return
         if progress.session.heard_ns < self.out_ns.get(progress.broker_id, 0):
-            return  # it may have left by itself, for lack of space, and follow nobody: what it held says nothing
+            return  # it may have left for lack of space and stopped fetching, so its last report is outdated
         if progress.end_offset >= self.high_watermark and progress.end_offset >= self.epoch_start_offset:
             self._keeper.caught_up(self, progress)
 
     def ask_for_isr(self, isr: tuple[int, ...] | None) -> None:
-        """The controller is being asked for this ISR; None: it has refused."""
+        """Sets the ISR that is being requested from the controller; None: the controller has refused."""
         check(
             isr is None or (self.node_id in isr and set(isr) <= set(self.state.replicas)),
             "11 an ISR has its leader, and nobody but replicas",
@@ -447,7 +455,7 @@ class Replica:
             self._deletions.committed(self.low_watermark)
 
     def _commit(self) -> None:
-        """Advances the high watermark to what every in-sync replica holds durably."""
+        """Advances the high watermark to the lowest durable end offset of the in-sync replicas."""
         if not self.is_leader:
             return
         state, log = self._state, self.log
@@ -460,8 +468,8 @@ class Replica:
                 committed = progress.end_offset
         has_enough = self.takes_all or len(state.isr) == len(state.replicas) or len(state.isr) >= self.isr_size_min
         if state.elr or (self.is_elr_kept and not has_enough):
-            # Replicas that left stay eligible: nothing may be committed without them, whatever the configuration says
-            # by now, until the controller no longer counts on them.
+            # Replicas that left stay eligible. Until the controller drops them, nothing may be committed without them,
+            # even if the configuration has changed.
             return
         if not log.start_offset <= committed <= log.end_offset:
             broken(
@@ -489,7 +497,7 @@ class Replica:
     # --- following
 
     def append_fetched(self, data: memoryview) -> None:
-        """Takes over batches of the leader as they are."""
+        """Appends the leader's batches unchanged."""
         if self.is_leader:
             broken("11 a leader takes over nothing", partition=self.name, epoch=self.leader_epoch)
         try:
@@ -506,7 +514,7 @@ class Replica:
             )
 
     def learn(self, leader_high_watermark: int, leader_start_offset: int) -> None:
-        """What the leader says is committed, as far as it is here, and where its log starts."""
+        """Takes over the leader's high watermark, up to the end of this log, and its log start offset."""
         log = self.log
         start_offset = min(leader_start_offset, log.end_offset)
         if start_offset > log.start_offset:
@@ -521,7 +529,7 @@ class Replica:
                 self.wake()
 
     def truncate_to(self, offset: int) -> None:
-        """Gives up what the leader does not have."""
+        """Truncates records that the leader does not have."""
         self._give_up_from(offset)
         self.log.truncate_to(offset)
         kept = min(self.high_watermark, self.log.end_offset)
@@ -542,7 +550,8 @@ class Replica:
         check_replica(self)
 
     def was_cut(self) -> None:
-        """What was damaged is gone from the log. Nobody counts on this replica, so its watermark may go back."""
+        """Called after damaged records were dropped. The cluster does not rely on this replica, so its high watermark
+        may decrease."""
         check(not self.is_leader, "7 a leader gives up nothing", partition=self.name, epoch=self.leader_epoch)
         self.mended_count += 1
         check(
@@ -556,7 +565,7 @@ class Replica:
         check_replica(self)
 
     def restart_at(self, offset: int) -> None:
-        """Gives up everything: the leader's log starts behind our end, or it shares nothing with ours."""
+        """Drops everything: the leader's log starts after the end of this one, or the two have nothing in common."""
         if offset < self.log.end_offset:
             self._give_up_from(offset)
         self.log.restart_at(offset)
@@ -586,5 +595,6 @@ class Replica:
 
     @property
     def _may_have_lost(self) -> bool:
-        """Whether the leader may lack what is committed: by its election, or because nobody had it on disk."""
+        """Whether the leader may lack committed records: after an unclean election, or because they were never
+        synced."""
         return not self._is_committed_firm or self.log.config.durability == "os"

@@ -1,6 +1,6 @@
-"""What holds of a replica whenever its leader, its ISR or its log has changed as a whole.
+"""Invariants of a replica, checked after a change of its leader, its ISR, or its log as a whole.
 
-Appends, fetches and commits do not come here: they check what they touch. Changes nothing.
+Not used by appends, fetches and commits, which check what they touch. Changes nothing.
 """
 
 from __future__ import annotations

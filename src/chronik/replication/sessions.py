@@ -1,13 +1,14 @@
-"""Followers from the leader's view: one fetch session each, with all partitions that it follows from this node.
+"""The leader's side of replication: one fetch session per follower, with all partitions that it fetches from this node.
 
 A follower names a partition when it joins the session and whenever its position differs from what the leader last knew
 (KIP-227). The cost of a request depends on the partitions named or changed, not on the session's size: replicas report
-new data, and only those are examined. Records are not sent again before the follower has reported on them. Whether an
-offset counts for the high watermark is decided here: leader, epoch and history must agree (KIP-101). A partition that
-this node does not lead yet, according to its image, waits for the image; that is not an error.
+new data, and only those are examined. After sending records of a partition, the leader waits until the follower has
+reported its new position. A follower's offset counts for the high watermark only if leader, epoch and history agree
+(KIP-101). If the image does not show yet that this node leads a partition, the partition waits for the next image; that
+is not an error.
 
-In-sync followers do not join for partitions without records. They are invited when records arrive, or when their
-session starts later: a response with nothing in it but the partition.
+In-sync followers do not name partitions without records. The leader invites them when records arrive, or when their
+session starts later. An invitation is a response that contains only the partition.
 """
 
 from __future__ import annotations
@@ -35,14 +36,15 @@ if TYPE_CHECKING:
     from chronik.replication.assignment import Replicas
     from chronik.replication.replica import Replica
 
-# A higher high watermark alone is told this much later, mostly together with data; nobody but readers waits for it.
+# A new high watermark without data is sent after this delay, usually together with data. Only consumers of the follower
+# wait for it.
 COMMITTED_NEWS_MS = 5
 WAIT_MS_MAX = 30_000
 EPOCH_INITIAL = 0
 
 
 class FollowerSessions:
-    """By broker: a new session of a follower ends its earlier one."""
+    """The sessions by broker. A follower's new session ends its previous one."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
@@ -51,9 +53,9 @@ class FollowerSessions:
     def fetch(
         self, request: FetchRequest, when_known: Callable[[], None] = lambda: None
     ) -> FetchResponse | asyncio.Future[FetchResponse]:
-        """Of a broker, v18+: it says what it thinks is committed (KIP-1166).
+        """Serves a broker's fetch, v18+, which includes the high watermark that the follower knows (KIP-1166).
 
-        `when_known` is called before the request is served, if the broker proved who it is.
+        `when_known` is called before the request is served, if the broker has proven its identity.
         """
         replicas = self._replicas
         broker_id, broker_epoch = request.replica_state.replica_id, request.replica_state.replica_epoch
@@ -82,13 +84,13 @@ class FollowerSessions:
         return session.fetch(request)
 
     def knows(self, request: FetchRequest) -> bool:
-        """Whether the newest process of a registered broker sent it. One that registered just now tries again soon,
-        by when this node's image shows it."""
+        """Whether the latest process of a registered broker sent the request. A broker that has just registered
+        retries, until this node's image shows the registration."""
         broker = self._replicas.image.brokers.get(request.replica_state.replica_id)
         return broker is not None and is_signed_by(request, broker)
 
     def invite(self, broker_id: int, key: Key) -> None:
-        """A follower that has no session yet is invited when it begins one."""
+        """Invites a follower to a partition. A follower without a session is invited when its session starts."""
         session = self._sessions.get(broker_id)
         if session is not None:
             session.invite(key)
@@ -105,25 +107,26 @@ class FollowerSession:
         self.broker_epoch = broker_epoch
         self.session_id = session_id
         self.next_epoch = EPOCH_INITIAL
-        self.heard_ns = 0  # when it last asked for anything
+        self.heard_ns = 0  # time of the last request
         self._replicas = replicas
         self._loop = asyncio.get_running_loop()
         self._partitions: dict[Key, FollowerProgress] = {}
-        self._ready: dict[FollowerProgress, None] = {}  # to be looked at, the longest ready first
-        self._committed: dict[FollowerProgress, None] = {}  # whose high watermark the follower does not know
+        self._ready: dict[FollowerProgress, None] = {}  # partitions to examine, longest waiting first
+        # Partitions with a high watermark that the follower does not know.
+        self._committed: dict[FollowerProgress, None] = {}
         self._committed_due = False
         self._invitations: dict[Key, None] = {}
-        self._refused: dict[FollowerProgress, PartitionData] = {}  # answers that do not wait for data
-        self._waiting: asyncio.Future[FetchResponse] | None = None  # of a request that has no answer yet
-        self._bytes_max = 0  # that the last request asked for
-        self._timer: asyncio.TimerHandle | None = None  # of that request
+        self._refused: dict[FollowerProgress, PartitionData] = {}  # responses that do not wait for data
+        self._waiting: asyncio.Future[FetchResponse] | None = None  # the pending request
+        self._bytes_max = 0  # the limit of the last request
+        self._timer: asyncio.TimerHandle | None = None  # timeout of the pending request
         self._news_timer: asyncio.TimerHandle | None = None
         self._is_scheduled = False
 
     # --- requests
 
     def fetch(self, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
-        self._answer([])  # an earlier request that still waits is answered now: the follower has something to say
+        self._answer([])  # answers a pending request, because the follower has news
         self.heard_ns = self._replicas.clock.monotonic_ns()
         self.next_epoch = 1 if self.next_epoch == 2**31 - 1 else self.next_epoch + 1
         self._bytes_max = request.max_bytes
@@ -159,7 +162,7 @@ class FollowerSession:
         return self._waiting
 
     def _doubt(self, progress: FollowerProgress) -> None:
-        """It stands where it stood before it was sent records: they may be damaged, though they were right once."""
+        """The follower asks for the same records again: they may have become damaged after they were checked."""
         replica = self._replicas.opened(progress.key)
         if replica is not None:
             replica.log.doubt(progress.sent_offset)
@@ -186,22 +189,22 @@ class FollowerSession:
             waiting.pop(progress, None)
         self._replicas.follower_left(key, progress)
 
-    # --- what replicas say
+    # --- notifications from replicas
 
     def invite(self, key: Key) -> None:
-        """The follower should join for a partition that is written in."""
+        """Invites the follower to a partition that has records now."""
         if key not in self._partitions:
             self._invitations[key] = None
             self._serve_soon()
 
     def has_more(self, progress: FollowerProgress) -> None:
-        """There is more in the log, or the partition has changed otherwise."""
+        """The log has grown, or the partition has changed."""
         self._ready[progress] = None
         self._serve_soon()
 
     def _serve_soon(self) -> None:
         if self._waiting is not None and not self._is_scheduled:
-            # Not at once: what arrives in this iteration of the loop goes with it.
+            # Deferred, so that everything that arrives in this loop iteration is sent together.
             self._is_scheduled = True
             self._loop.call_soon(self._serve)
 
@@ -225,10 +228,10 @@ class FollowerSession:
         if answers:
             self._answer(answers)
 
-    # --- answers
+    # --- responses
 
     def _answer(self, answers: list[tuple[Key, PartitionData]]) -> None:
-        """Ends the wait of the request that waits, if one does."""
+        """Answers the pending request, if there is one."""
         waiting, self._waiting = self._waiting, None
         if waiting is None:
             return
@@ -246,7 +249,7 @@ class FollowerSession:
         return FetchResponse(session_id=self.session_id, responses=topics)
 
     def _collect(self) -> list[tuple[Key, PartitionData]]:
-        """All that the follower should hear of now, up to as many bytes as it takes."""
+        """Everything that the follower should receive now, up to the byte limit of its request."""
         answers: list[tuple[Key, PartitionData]] = []
         left_bytes = self._bytes_max
         for progress in list(self._ready):
@@ -272,7 +275,7 @@ class FollowerSession:
     def _look(
         self, progress: FollowerProgress, left_bytes: int, *, at_least_one: bool
     ) -> tuple[PartitionData, int] | None:
-        """What is new of a partition, and its size."""
+        """A partition's new data and its size."""
         if self._partitions.get(progress.key) is not progress:
             broken("9 a session answers for its own partitions", broker=self.broker_id, key=progress.key)
         replica = self._replicas.opened(progress.key)
@@ -297,7 +300,7 @@ class FollowerSession:
             return _refusal(progress.key[1], fault.kafka_error), 0
         if not found.buffers:
             if not at_least_one:
-                self._ready[progress] = None  # too large for what was left of this answer
+                self._ready[progress] = None  # too large for the rest of this response
             return None
         if found.next_offset <= progress.end_offset and found.buffers:
             broken("9 a follower gets what it lacks", partition=replica.name, offset=progress.end_offset)
@@ -334,10 +337,11 @@ class FollowerSession:
             records=b"",
         )
 
-    # --- whether an offset counts
+    # --- which offsets count
 
     def _admit(self, progress: FollowerProgress) -> None:
-        """Counts the follower's offset if it is of this leader's history; else says why not, or waits for the image."""
+        """Counts the follower's offset if it belongs to this leader's history. Otherwise refuses it or waits for the
+        image."""
         (topic_id, index), image = progress.key, self._replicas.image
         topic = image.topics.get(topic_id)
         state = topic.partition(index) if topic is not None else None
@@ -352,7 +356,7 @@ class FollowerSession:
         replica = self._replicas.opened(progress.key)
         if replica is None:
             if progress.end_offset == 0 and self.broker_id in state.isr:
-                return None  # nobody has written here yet, and all is as it should be
+                return None  # nothing has been written here yet, which is normal
             replica = self._replicas.get(topic, index)
             if replica is None:
                 return None
@@ -361,13 +365,13 @@ class FollowerSession:
     def _compare(self, progress: FollowerProgress, replica: Replica) -> None:
         log = replica.log
         if progress.last_epoch >= 0:
-            # An epoch that this log has not reached is damage on the follower: it is told to cut back to ours.
+            # If the follower has an epoch that this log lacks, it is damaged and truncates to this log.
             known_epoch = min(progress.last_epoch, log.epochs.latest)
             end = log.epochs.end_of(known_epoch, log.end_offset)
             if end.epoch < progress.last_epoch or end.end_offset < progress.end_offset:
                 progress.awaits_follower = True
                 if replica.is_surpassed_by(progress):
-                    # It is not told to truncate: it should lead instead.
+                    # Do not truncate the follower: it should become the leader.
                     self._replicas.losses.report(progress.key)
                     return
                 answer = self._refused[progress] = self._data(progress, replica)

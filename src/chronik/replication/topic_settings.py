@@ -1,4 +1,4 @@
-"""What a topic's configuration says to its replicas: typed, with the node's value where the topic sets none."""
+"""A topic's typed configuration for its replicas, with the node's value where the topic sets none."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class TopicSettings:
     log: LogConfig
     min_insync_replicas: int
     compression_type: str  # AS_SENT, or a codec's name
-    compression_level: int | None  # of that codec; None where it has none
-    # Whether records have rules that the header of a batch cannot show to be kept: on keys, or on early timestamps.
+    compression_level: int | None  # level of that codec; None if it has none
+    # Whether records must satisfy rules that a batch header cannot prove: on keys, or on early timestamps.
     has_record_rules: bool = field(init=False)
 
     def __post_init__(self) -> None:

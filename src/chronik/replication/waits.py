@@ -1,7 +1,7 @@
-"""Requests that wait for offsets of one partition to be committed. They complete in log order, or fail with a reason.
+"""Requests that wait until offsets of one partition are committed. They complete in log order, or fail with a reason.
 
-It never waits itself, and never decides what is committed. All requests share one timer, which is set again only when
-it has expired: most waits end long before, and a timer for each would cost more than the wait.
+This module does not decide what is committed. All requests share one timer, which is set again only when it has
+expired: most waits end long before, and a timer per request would cost more than the wait.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Wait:
     ) -> None:
         self.offset = offset
         self.future = future
-        self.round = round_  # of the journal, by which the leader itself gets there; None when it is there
+        self.round = round_  # the journal round that makes the leader's own copy durable; None if it is durable
         self.deadline_ns = deadline_ns
 
 
@@ -45,8 +45,8 @@ class Waits:
     def add(
         self, offset: int, round_: asyncio.Future[None] | None, *, timeout_ms: int | None, shared: bool
     ) -> asyncio.Future[None]:
-        """`shared`: appends of one journal round end together, so that one future serves them all, as long as the most
-        patient of them waits."""
+        """With `shared`, appends of one journal round share a future, which waits as long as the longest timeout among
+        them."""
         queue = self._queue
         deadline_ns = NEVER_NS if timeout_ms is None else self._clock.monotonic_ns() + timeout_ms * NS_PER_MS
         if queue and shared and round_ is not None:
@@ -60,7 +60,7 @@ class Waits:
         if timeout_ms is not None and deadline_ns < self._timer_ns:
             self._set_timer(deadline_ns, timeout_ms)
         wait = _Wait(offset, loop.create_future(), round_, deadline_ns)
-        if queue and queue[-1].offset > offset:  # a batch sent again, which is in the log already
+        if queue and queue[-1].offset > offset:  # a duplicate batch, which is in the log already
             self._queue = deque(sorted([*queue, wait], key=lambda each: each.offset))
         else:
             queue.append(wait)
@@ -70,7 +70,8 @@ class Waits:
         return wait.future
 
     def committed(self, offset: int, failure: Exception | None = None) -> None:
-        """Everything below `offset` is committed; with `failure`, not well enough."""
+        """Everything below `offset` is committed. With `failure`, the requests fail, because too few replicas have
+        it."""
         queue = self._queue
         while queue and queue[0].offset <= offset:
             _settle(queue.popleft().future, failure)
@@ -117,4 +118,4 @@ def _settle(future: asyncio.Future[None], failure: Exception | None) -> None:
         future.set_result(None)
     else:
         future.set_exception(failure)
-        future.exception()  # read here: nobody may be left to hear it
+        future.exception()  # mark it as retrieved: the waiter may be gone

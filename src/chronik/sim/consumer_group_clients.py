@@ -1,9 +1,10 @@
-"""Members of a consumer group (KIP-848) that come, hold partitions, give them up and go.
+"""Members of a consumer group (KIP-848) that join, hold partitions, give them up and leave.
 
-Each life of a member is a process of its own. It does what the protocol asks of a client: it takes over what an answer
-gives it, gives up what is gone from the next one, names what it has, begins again when it is fenced, and gives up
-everything when no heartbeat was confirmed for a session time-out. A partition that it holds is a `hold` operation in
-the history, from its first to its last moment; each answer is an `epoch` operation. Nothing is judged here.
+Each incarnation of a member is a separate process. It follows the client's side of the protocol: it starts to read the
+partitions that a response assigns, gives up those that are missing in the next response, reports the partitions that it
+has, rejoins when it is fenced, and gives up everything if no heartbeat was confirmed for a session time-out. In the
+history, each time that it holds a partition is a `hold` operation, and each response is an `epoch` operation. Nothing
+is judged here.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CONSUMER_GROUP = "reconciled"
 SESSION_MS, REBALANCE_MS, HEARTBEAT_MS = 2_500, 3_000, 300
 TRUSTED_MS = (
     SESSION_MS * 9 // 10
-)  # since a heartbeat that was confirmed was sent; before the coordinator's session ends
+)  # since the last confirmed heartbeat was sent; shorter than the coordinator's session timeout
 LIFE_MS = (1_500, 8_000)
 ABSENCE_MS = (50, 1_500)
 GIVE_UP_MS = (0, 400)
@@ -51,7 +52,7 @@ class ConsumerGroupClients:
         self._members: dict[int, _Member] = {}
         self._life_count = 0
         self._is_over = False
-        self.is_calm = False  # nobody comes or goes any more
+        self.is_calm = False  # no member joins or leaves after this
 
     def begin(self) -> None:
         self._records.begin()
@@ -59,7 +60,7 @@ class ConsumerGroupClients:
             self._live(slot)
 
     def end(self) -> None:
-        """Members just stop: what they still wait for is nobody's answer."""
+        """Members stop at once: their pending requests do not matter."""
         self._is_over = True
         self._records.end()
         for member in self._members.values():
@@ -71,7 +72,7 @@ class ConsumerGroupClients:
 
     @property
     def held_count(self) -> int:
-        """Partitions that members hold now."""
+        """The number of partitions that members hold now."""
         return sum(len(member.held) for member in self._members.values())
 
     def _live(self, slot: int) -> None:
@@ -95,7 +96,7 @@ class ConsumerGroupClients:
 
 
 class _Member:
-    """One life of one member."""
+    """One incarnation of one member."""
 
     def __init__(self, cluster: SimCluster, history: History, client: WireClient, instance_id: str | None) -> None:
         self.cluster, self.history, self.world, self.client = cluster, history, cluster.world, client
@@ -103,7 +104,7 @@ class _Member:
         self.held: dict[Place, Operation] = {}
         self._instance_id = instance_id
         self._epoch = 0
-        self._is_confirmed = False  # the coordinator has answered what this member says about itself
+        self._is_confirmed = False  # whether the coordinator has confirmed the member's current description
         self._trusted_until_ns = 0
 
     def begin(self) -> None:
@@ -164,7 +165,7 @@ class _Member:
         )
 
     def _hear(self, answer: ConsumerGroupHeartbeatResponse) -> list[Place]:
-        """Takes over what is new; returns what the member must give up."""
+        """Takes over newly assigned partitions; returns those that the member must give up."""
         told = self.history.invoke(self.client.name, "-", "epoch", CONSUMER_GROUP)
         self.history.complete(told, OK, answer.member_epoch)
         self._epoch, self._is_confirmed = answer.member_epoch, True
@@ -190,7 +191,7 @@ class _Member:
         self._epoch, self._is_confirmed = 0, False
 
     def _look_at_the_clock(self) -> None:
-        """Nobody has confirmed for long that it is still a member: it may not be any longer."""
+        """No heartbeat was confirmed for a long time, so the member may have been removed."""
         if self.world.time.now_ns >= self._trusted_until_ns and self._epoch:
             self._begin_again()
 

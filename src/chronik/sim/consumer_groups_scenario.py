@@ -1,4 +1,4 @@
-"""The scenario `consumer-groups`: members of a consumer group come and go while coordinators move."""
+"""The scenario `consumer-groups`: members of a consumer group join and leave while coordinators move."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from chronik.sim.scenario import PACES_MS, Clients
 
 
 class ConsumerGroupsScenario(RecordsScenario):
-    """Three whole nodes, and a consumer group with static members and others, killed, silent, and back again."""
+    """Three complete nodes, and a consumer group with static and dynamic members that are killed, fall silent and
+    return."""
 
     name = "consumer-groups"
     partition_count = 5
@@ -45,7 +46,7 @@ class ConsumerGroupsScenario(RecordsScenario):
         return self._members
 
     def has_recovered(self, cluster: SimCluster) -> bool:
-        """Every partition has a reader as well."""
+        """Also requires that every partition has a reader."""
         assert self._members is not None
         self._members.is_calm = True
         return super().has_recovered(cluster) and self._members.held_count == self.partition_count

@@ -234,8 +234,8 @@ class SimDisk:
         self._lies: list[str] = []
         self._steps_left = -1
         self.capacity_bytes = capacity_bytes
-        self._stays_full = False  # when all is healed
-        self.short_permille = 0  # of the reads return less than they could
+        self._stays_full = False  # whether `heal` leaves it full
+        self.short_permille = 0  # of 1000 reads, how many return less than they could
         self._short_reads = Random(seed + 1)
         self.delay_s = 0.0
         self.latency_s: Callable[[], float] | None = None  # duration of each operation, replaces `delay_s`
@@ -279,12 +279,12 @@ class SimDisk:
         self._lies += [path_part] * times
 
     def fill(self, left_bytes: int | None, *, for_good: bool = False) -> None:
-        """From now on there is room for so much more, and for no more than that; None: for everything."""
+        """From now on, this many bytes are free; None: unlimited."""
         self._stays_full = for_good
         self.capacity_bytes = None if left_bytes is None else _used_bytes(self._root) + left_bytes
 
     def heal(self) -> None:
-        """No failure comes that was asked for, and there is room, unless it is full for good."""
+        """Cancels all requested failures and frees the disk, unless it is full for good."""
         if not self._stays_full:
             self.capacity_bytes = None
         self._failing.clear()
@@ -491,7 +491,7 @@ class SimDisk:
         return 1 << 40 if self.capacity_bytes is None else self.capacity_bytes
 
     def lock(self, path: str) -> None:
-        """What is locked is remembered beside the files, so that it holds although the file is removed."""
+        """Locks are stored outside of the files, so that a lock holds even if its file is removed."""
         self.open(path, create=True)
         if path in self._locked:
             raise DiskInUse(f"{path} is locked: another broker runs on this directory")

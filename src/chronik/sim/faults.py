@@ -132,7 +132,7 @@ def _dead_node(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
 
 
 def _cut_link(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
-    """One direction only. Either node may be the one that the majority can do without."""
+    """One direction only. The majority can do without either of the two nodes."""
     other = _other(cluster, machine, fault)
     machine.is_ill = other.is_ill = True
     cluster.world.wires.cut(machine.host, other.host)
@@ -164,7 +164,7 @@ def _hung_disk(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
 
 
 def _filled_disk(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
-    """Somebody else has taken all but `amount` bytes, and keeps them."""
+    """Other files take all but `amount` bytes of the disk, permanently."""
     machine.is_ill = True
     machine.disk.fill(fault.amount, for_good=True)
 
@@ -484,7 +484,7 @@ def _slow_leader(random: Random, at_ms: int, node: int, node_count: int) -> list
 
 
 def _far_follower(random: Random, at_ms: int, node: int, node_count: int) -> list[Fault]:
-    """Behind a slow link, then with none of the delay."""
+    """Behind a slow link, which then has no delay at all."""
     slow_ms = random.randint(1500, 4000)
     slow = Fault(at_ms, "slow link", LEADER, slow_ms, node, random.randint(30, 320))
     return [slow, Fault(at_ms + random.randint(500, slow_ms), "isolate", node, random.randint(300, 1500))]

@@ -1,15 +1,15 @@
 """The aborted transactions whose markers are in one segment: a file beside it, read on demand.
 
 A reader of committed records needs the aborted transactions that overlap its range. Entries are in the order of their
-markers, so a search starts by bisection. It ends at the first entry that was written when everything below the reader's
-range was decided. In between it skips blocks whose transactions all begin after the range. So a search needs few reads
-even if one transaction stayed open while very many others were aborted.
+markers, so bisection finds the start of a search. The search ends at the first entry whose last stable offset is at or
+after the end of the reader's range. In between it skips blocks whose transactions all begin after the range. So a
+search needs few reads, even if one transaction stayed open while very many others were aborted.
 
-On disk a header of 24 bytes: the title, and the number of entries if compaction wrote the whole file, else -1. Then
-entries of 40 bytes: producer id, offset of the first record, offset of the marker, last stable offset as of the marker
-(i64 each), checksum of the entry u32, 4 zero bytes. A checksum starts with the file's name, so entries of another file
-are invalid. A growing file is written in chunks; the checkpoint records its number of valid entries. No file is kept
-open, and a log without aborted transactions has none.
+The file has a header of 24 bytes: the title, and the number of entries if compaction wrote the whole file, else -1.
+Then follow entries of 40 bytes: producer id, offset of the first record, offset of the marker, last stable offset as of
+the marker (i64 each), checksum of the entry u32, 4 zero bytes. A checksum starts with the file's name, so entries of
+another file are invalid. A growing file is written in chunks; the checkpoint records its number of valid entries. No
+file is kept open, and a log without aborted transactions has none.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from chronik.wire.checksums import crc32c
 
 TITLE = b"chronik aborted\n"
 HEADER = struct.Struct(">16sq")
-GROWING = -1  # instead of the number of entries
+GROWING = -1  # in place of the number of entries
 UNCHECKED = struct.Struct(">qqqq")  # an entry before its checksum
 ENTRY = struct.Struct(">qqqqI4x")
 BLOCK_ENTRIES = 64  # written, read and skipped together
-UNKNOWN = -1  # for a block that has not been read yet
+UNKNOWN = -1  # of a block that has not been read yet
 UNKNOWN_BLOCKS_MAX = 256  # read by one search: about 15 ms
-ROWS_PER_WRITE = 1024  # of compaction
+ROWS_PER_WRITE = 1024  # when compaction writes a file
 SUFFIX = "aborted"
 
 
 class DamagedIndex(Exception):
-    """The file was altered. It is rebuilt from the log."""
+    """The file was altered. The index is rebuilt from the log."""
 
 
 class NotReady(Exception):
-    """The answer takes long to find. The caller runs `aborted_mending.mending` in steps, then retries."""
+    """Finding the answer takes long. The caller runs `aborted_mending.mending` in steps, then retries."""
 
 
 class AbortedIndex:
@@ -65,22 +65,22 @@ class AbortedIndex:
     def __init__(self, disk: Disk, directory: str, base_offset: int) -> None:
         self.path = segment_path(directory, base_offset, SUFFIX)
         self.written_count = 0  # valid entries in the file
-        self.unwritten: list[AbortedTransaction] = []  # entries that follow them
+        self.unwritten: list[AbortedTransaction] = []  # entries that come after those in the file
         self.synced_count = 0
         self.entry_synced = False  # whether the file's name survives a power cut
         self.last_offset = -1  # at or above the newest entry's marker
         self._disk = disk
         self._salt = digests.beginning(self.path)
-        self._least_first = array("q")  # of each whole block: the lowest first offset, or UNKNOWN
-        self._stable = array("q")  # of each whole block: the last stable offset at its end
-        self._running_least = UNKNOWN  # of the incomplete last block; known only if all of it was added here
+        self._least_first = array("q")  # lowest first offset of each whole block, or UNKNOWN
+        self._stable = array("q")  # last stable offset at the end of each whole block
+        self._running_least = UNKNOWN  # of the last, incomplete block; known only if all of it was added here
 
     def __len__(self) -> int:
         return self.written_count + len(self.unwritten)
 
     @classmethod
     def listed(cls, disk: Disk, directory: str, base_offset: int, count: int, end_offset: int) -> AbortedIndex:
-        """As listed in a checkpoint; all markers are below `end_offset`. The file is opened when it is needed."""
+        """The index as listed in a checkpoint; all markers are below `end_offset`. The file is opened on demand."""
         index = cls(disk, directory, base_offset)
         index._take(count)
         index.last_offset = end_offset - 1
@@ -88,9 +88,11 @@ class AbortedIndex:
 
     @classmethod
     def load(cls, disk: Disk, directory: str, base_offset: int, listed_count: int | None) -> AbortedIndex:
-        """As the file is. `listed_count` is what a checkpoint says; compaction may have replaced the file since.
+        """Loads the index from the file. `listed_count` is the number in a checkpoint; compaction may have replaced the
+        file since.
 
-        Raises DamagedIndex if the file is not whole. Looks only at its ends: entries are checked when they are read.
+        Raises DamagedIndex if the file is incomplete. Checks only size, header and last entry: others are checked when
+        they are read.
         """
         index = cls(disk, directory, base_offset)
         try:
@@ -112,7 +114,7 @@ class AbortedIndex:
         return index
 
     def _take(self, count: int) -> None:
-        """The file has this many entries, all synced."""
+        """Takes over the entries in the file, all of which are synced."""
         self.written_count = self.synced_count = count
         self.entry_synced = True
         self._least_first = array("q", [UNKNOWN]) * (count // BLOCK_ENTRIES)
@@ -152,7 +154,8 @@ class AbortedIndex:
         self.unwritten = []
 
     def write_whole(self, path: str, rows: list[AbortedTransaction]) -> Work[File]:
-        """A file of these entries at `path`, which is to get this index's own. The caller syncs and renames it."""
+        """Writes a file with these entries at `path`, which will replace this index's file. The caller syncs and
+        renames it."""
         file = self._disk.open(path, create=True)
         file.truncate(0)
         file.append([HEADER.pack(TITLE, len(rows))])
@@ -169,10 +172,11 @@ class AbortedIndex:
         return b"".join(parts)
 
     def collect(self, first: int, end: int, found: list[AbortedTransaction]) -> bool:
-        """Adds to `found` all with a record in first..end, `end` exclusive. True: later segments have none.
+        """Adds to `found` all transactions with a record in first..end, `end` exclusive. True: later segments have
+        none.
 
-        Raises NotReady if too many blocks are unknown. That requires a transaction that stayed open beside very many
-        others, and a file from before the last start.
+        Raises NotReady if too many blocks are unknown. That happens only if a transaction stayed open while very many
+        others ended, and if the file is from before the last start.
         """
         if self.last_offset < first:
             return False
@@ -241,7 +245,7 @@ class AbortedIndex:
         return self._disk.open(self.path) if self.written_count else None
 
     def _rows(self, file: File | None, start: int, stop: int) -> list[AbortedTransaction]:
-        """Entries start..stop, checked. `file` is open if any of them is in it."""
+        """Returns checked entries start..stop. `file` is open if any of them is in it."""
         rows: list[AbortedTransaction] = []
         written = min(stop, self.written_count)
         if start < written and file is not None:

@@ -1,9 +1,9 @@
 """Loads the aborted transactions of a log in small steps. Rebuilds a missing or damaged index file from the log.
 
-Reading a million aborted transactions takes many seconds. So `Log` does not wait for it but raises NotReady, and the
-caller runs `mending` in turns and asks again. Several callers may run it at the same time; they continue the same
-rebuild. Between two steps the log may grow, lose segments, be truncated or be compacted. New records are read at the
-end; after a truncation or a compaction the rebuild starts again.
+Reading a million aborted transactions takes many seconds. So `Log` does not wait for it but raises NotReady. The caller
+then runs `mending` in slices and retries. Several callers may run it at the same time; they continue the same rebuild.
+Between two steps the log may grow, lose segments, be truncated or be compacted. New records are read at the end; after
+a truncation or a compaction the rebuild starts again.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from chronik.storage.log import Log
 
 BATCHES_PER_STEP: Final = 16
-PIECES_PER_BLOCK: Final = 6  # per block of entries read and checked
-CHECKED_BYTES: Final = 64 << 10  # batches after a marker that are checked with it
+PIECES_PER_BLOCK: Final = 6  # reading and checking one block counts as this many pieces of work
+CHECKED_BYTES: Final = 64 << 10  # bytes of batches after a marker that are checked together with it
 END: Final = object()
 _base_offset = attrgetter("base_offset")
 
 
 def mending(log: Log) -> Work[None]:
-    """Ends when the log can answer at once, or has nothing left to answer from."""
+    """Ends when the log can answer immediately, or has nothing left to read."""
     aborted = log.aborted
     while log.segments and log.damage is None:
         if not aborted.is_whole:
@@ -63,12 +63,12 @@ class Rebuild:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._state = ProducerState()
-        self._segment: Segment | None = None  # that is being read
+        self._segment: Segment | None = None  # the segment that is being read
         self._reading = self._read()
         log.aborted.begin_rebuild([segment.base_offset for segment in log.segments])
 
     def step(self) -> int:
-        """Reads some batches and returns how many. At the end of the log the index is whole again."""
+        """Reads some batches and returns their number. At the end of the log the index is complete again."""
         aborted = self._log.aborted
         if self._segment is not None and self._following(self._segment.base_offset - 1) is not self._segment:
             aborted.rebuild = None  # retention has removed it
@@ -85,7 +85,7 @@ class Rebuild:
         base_offset = -1
         while (segment := self._following(base_offset)) is not None:
             self._segment, base_offset, at = segment, segment.base_offset, 0
-            while at < segment.size_bytes:  # again, if it has grown meanwhile
+            while at < segment.size_bytes:  # again, because it may have grown meanwhile
                 following = self._following(base_offset)
                 end_offset = self._log.end_offset if following is None else following.base_offset
                 for end, batch in _batches_from(segment, at, segment.size_bytes, end_offset):
@@ -104,8 +104,8 @@ class Rebuild:
 
 
 def _batches_from(segment: Segment, at: int, stop: int, end_offset: int) -> Iterator[tuple[int, BatchView | None]]:
-    """For each batch its end, and its header if a producer with an id wrote it; markers completely. `end_offset` is
-    that of the position `stop`. After damage, continues at the next indexed batch: that part is served, so its
+    """Yields the end of each batch, with its header if a producer with an id wrote it; markers completely. `end_offset`
+    is the offset at the position `stop`. After damage, continues at the next indexed batch: that part is served, so its
     transactions count."""
     while at < stop:
         try:
@@ -128,7 +128,7 @@ def _batches_from(segment: Segment, at: int, stop: int, end_offset: int) -> Iter
 
 
 def _check_together(segment: Segment, position: int, header: BatchView, stop: int, end_offset: int) -> None:
-    """Checks a marker together with the batches after it, because a single check costs as much as that of many."""
+    """Checks a marker together with the batches after it, because checking one batch costs as much as checking many."""
     if not segment.is_checked(position, position + header.size_bytes):
         with suppress(CorruptSegment):  # the damage may be in another batch
             segment.read_batches(position, stop, CHECKED_BYTES, offset_end=end_offset, at_least_one=True)

@@ -31,12 +31,12 @@ class AbortedTransactions:
         self._disk = disk
         self._directory = directory
         self.indexes: dict[int, AbortedIndex] = {}  # by base offset of their segments, ascending
-        self.last_offset = -1  # of the newest marker, or above it
+        self.last_offset = -1  # offset of the newest marker, or a higher one
         self.is_whole = True  # False: a file is damaged, and all of them must be rebuilt
         self.rebuild: Rebuild | None = None  # the current rebuild
 
     def add(self, base_offset: int, aborted: AbortedTransaction) -> None:
-        """Its marker is in the segment with this base offset. Replaying a known one has no effect."""
+        """Adds a transaction whose marker is in the segment with this base offset. Ignores a known one."""
         if self.is_whole and aborted.last_offset > self.last_offset:
             self.put(base_offset, aborted)
 
@@ -53,12 +53,12 @@ class AbortedTransactions:
             except DamagedIndex as error:
                 self.distrust(str(error))
             except (DiskFull, OSError):
-                return  # they stay in memory, and the next call or checkpoint tries again
+                return  # the entries stay in memory, and the next call or checkpoint retries
 
     def between(self, first: int, end: int, base_offset: int) -> list[AbortedTransaction]:
-        """Those with a record in first..end, `end` exclusive, by first offset. `base_offset` is that of the segment
-        that holds `first`: earlier ones hold only markers before it. Raises DamagedIndex, and NotReady if it would take
-        long."""
+        """Transactions with a record in first..end, `end` exclusive, by first offset. `base_offset` is that of the
+        segment that holds `first`: earlier segments only hold markers before it. Raises DamagedIndex, and NotReady if
+        it would take long."""
         if end <= first or self.last_offset < first:
             return []
         found: list[AbortedTransaction] = []
@@ -78,7 +78,7 @@ class AbortedTransactions:
         return found
 
     def truncate(self, offset: int) -> bool:
-        """Removes everything at or above `offset`. True: this removed a marker."""
+        """Removes everything at or above `offset`. Returns whether a marker was removed."""
         self.rebuild = None
         if self.last_offset < offset and self.is_whole:
             return False
@@ -94,18 +94,18 @@ class AbortedTransactions:
         return True
 
     def drop(self, base_offset: int) -> None:
-        """The segment was removed, and its files with it."""
+        """The segment was removed together with its files."""
         self.indexes.pop(base_offset, None)
 
     def begin(self, base_offset: int) -> None:
-        """A segment starts: an existing file of that name belongs to an earlier one."""
+        """A new segment starts: an existing index file of that name belongs to an earlier segment."""
         self.drop(base_offset)
         path = segment_path(self._directory, base_offset, SUFFIX)
         if self._disk.exists(path):
             self._disk.remove(path)
 
     def clear(self) -> None:
-        """The log has no segment left, or is read again completely."""
+        """The log has no segment left, or is read again from the beginning."""
         self.indexes.clear()
         self.last_offset, self.is_whole, self.rebuild = -1, True, None
 
@@ -115,7 +115,8 @@ class AbortedTransactions:
         self.is_whole, self.rebuild = False, None
 
     def begin_rebuild(self, bases: list[int]) -> None:
-        """`bases` are those of all segments. The rebuild also reads later additions from the log."""
+        """`bases` are the base offsets of all segments. The rebuild also reads transactions that are added later from
+        the log."""
         for base in bases:
             self.begin(base)
         self.indexes.clear()
@@ -126,16 +127,16 @@ class AbortedTransactions:
         self.is_whole, self.rebuild = True, None
 
     def restore(self, listed: dict[int, int], bases: list[int], end_offset: int) -> None:
-        """Loads the files as of a checkpoint at `end_offset`. `bases` are those of all segments. Entries of segments
-        after the checkpoint are ignored: recovery reads these segments and adds what it finds."""
+        """Loads the files as of a checkpoint at `end_offset`. `bases` are the base offsets of all segments. Entries of
+        segments after the checkpoint are ignored: recovery reads these segments and adds what it finds."""
         for base in bases:
             if count := listed.get(base, 0):
                 self.indexes[base] = AbortedIndex.listed(self._disk, self._directory, base, count, end_offset)
                 self.last_offset = end_offset - 1
 
     def restore_compacted(self, listed: dict[int, int], bases: list[int], last_base: int) -> None:
-        """As `restore`, where compaction may have replaced files since the checkpoint, which ends in the segment
-        `last_base`. It puts an index only into the place of others: if the checkpoint lists none, there is none."""
+        """Like `restore`, but compaction may have replaced files since the checkpoint, which ends in the segment
+        `last_base`. Compaction only replaces existing indexes: if the checkpoint lists none, there is none."""
         for base in bases if listed else ():
             if base > last_base:
                 break
@@ -149,9 +150,10 @@ class AbortedTransactions:
                 self.last_offset = max(self.last_offset, index.last_offset)
 
     def write(self) -> list[tuple[AbortedIndex, int, File]]:
-        """Writes all entries to the files, and returns what a checkpoint must sync: index, number of entries, file.
+        """Writes all entries to the files. Returns what a checkpoint must sync: index, number of entries, file.
 
-        Raises DiskFull, and DamagedIndex."""
+        Raises DiskFull, and DamagedIndex.
+        """
         try:
             for index in self.indexes.values():
                 index.write()
@@ -179,7 +181,8 @@ class AbortedTransactions:
 
 
 def written(log: Log) -> list[tuple[AbortedIndex, int, File]]:
-    """Like `AbortedTransactions.write`, for a checkpoint of this log. DamagedIndex: rebuild the index first."""
+    """Like `AbortedTransactions.write`, for a checkpoint of this log. If it raises DamagedIndex, rebuild the index
+    first."""
     if not log.aborted.is_whole:
         raise DamagedIndex(f"aborted transactions of {log!r} are not known")
     try:

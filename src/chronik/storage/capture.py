@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Capture:
-    """`pieces` are (segment, from, to), positions; `by_sync` says that the segments themselves are synced."""
+    """`pieces` are (segment, from, to), by position; `by_sync` says that the segments themselves are synced."""
 
     __slots__ = ("aborted", "by_sync", "digest", "end_offset", "generation", "log", "names", "pieces", "size_bytes")
 
@@ -29,11 +29,11 @@ class Capture:
         self.log = log
         self.pieces = pieces
         self.end_offset = log.end_offset
-        self.digest = 0  # if `by_sync`: of the last segment, up to the end of its piece
+        self.digest = 0  # if `by_sync`: the digest of the last segment, up to the end of its piece
         self.generation = log.generation
         self.by_sync = False
         self.aborted: list[tuple[AbortedIndex, int, File]] = []  # index files to sync, with the number of entries
-        self.names = False  # whether the file that says whose directory it is is synced with it
+        self.names = False  # whether the file that names the directory's partition is synced too
         size_bytes = 0
         for _, start, end in pieces:
             if start > end:
@@ -43,7 +43,7 @@ class Capture:
 
     @classmethod
     def of_undurable(cls, log: Log) -> Capture:
-        """For a round. Segments before a durable one are durable too."""
+        """For a round. The segments before a durable one are durable too."""
         segments = log.segments
         if len(segments) == 1:
             segment = segments[0]
@@ -63,7 +63,7 @@ class Capture:
     def of_unsynced(cls, log: Log) -> Capture:
         """For a checkpoint. A segment may be durable by the journal alone while a later one is synced.
 
-        Raises DiskFull if there is no room for what is not in a file yet.
+        Raises DiskFull if there is no space for index entries that are only in memory.
         """
         pieces = [
             (segment, segment.synced_bytes, segment.size_bytes)
@@ -77,14 +77,15 @@ class Capture:
         return capture
 
     def sync_segments(self) -> None:
-        """Chooses to sync the segments. Only valid before anything else is appended: a mark will need the digest."""
+        """Decides to sync the segments. Call it before anything else is appended, because a mark will need the
+        digest."""
         self.by_sync = True
         if self.pieces:
             self.digest = self.pieces[-1][0].digest
 
     @staticmethod
     def unsynced_bytes(log: Log) -> int:
-        """How much a checkpoint would sync; recovery would have to read at least that."""
+        """The number of bytes that a checkpoint would sync, and that recovery would have to read at least."""
         size_bytes = 0
         for segment in reversed(log.segments):
             if segment.size_bytes and segment.synced_bytes == segment.size_bytes:
@@ -93,7 +94,7 @@ class Capture:
         return size_bytes
 
     def files(self) -> list[File]:
-        """What to sync to make the segments durable, besides `directories`, which come behind."""
+        """The files to sync to make the segments durable. `directories` are synced after them."""
         files = [file for segment, _, _ in self.pieces for file in segment.files()]
         files += [file for _, _, file in self.aborted]
         if not self.log.is_named_durably and (name := self.log.naming_file()) is not None:
@@ -102,14 +103,14 @@ class Capture:
         return files
 
     def directories(self) -> list[str]:
-        """To sync behind the files, when a segment's name may not have reached the disk yet."""
+        """The directories to sync after the files, if a segment's name may not be on the disk yet."""
         has_names = all(segment.entry_synced for segment, _, _ in self.pieces)
         if not self.names and has_names and all(index.entry_synced for index, _, _ in self.aborted):
             return []
         return [self.log.directory, self.log.directory.rpartition("/")[0]]
 
     def syncs(self, disk: Disk) -> list[Callable[[], None]]:
-        """All of it as calls, to run in order on a lane."""
+        """All of this as calls, to run in order on a lane."""
         return syncs_of(self.files(), self.directories(), disk)
 
 
@@ -121,4 +122,4 @@ def _sync_directory(disk: Disk, directory: str) -> None:
     try:
         disk.sync_directory(directory)
     except FileNotFoundError:
-        return  # the log was deleted meanwhile: nobody waits for what was in it
+        return  # the log was deleted meanwhile, so no caller waits for its content

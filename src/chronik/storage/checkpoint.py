@@ -1,7 +1,7 @@
-"""The node's checkpoint: for each log how far its own files hold it, so that recovery need not look before that.
+"""The node's checkpoint: up to where each log's files are complete, so that recovery need not read before that.
 
 One text file for all logs, replaced as a whole, so that any number of logs costs one sync. Journals below `journal` are
-void, but for logs with KEPT: everything in them is in the segments. Pure functions.
+void, because the segments hold everything in them; logs with KEPT are the exception. Pure functions.
 
     chronik checkpoint 1 CRC32C
     journal NUMBER
@@ -36,7 +36,7 @@ TEXT_BYTES = 3 << 14  # that become text at once; of three bytes four letters ar
 
 
 class LogPoint(NamedTuple):
-    """Below `offset`, which is at `position` of the segment that starts at `segment`, the log's files are synced."""
+    """The log's files are synced below `offset`, at `position` of the segment with the base offset `segment`."""
 
     topic: str
     partition: int
@@ -48,15 +48,16 @@ class LogPoint(NamedTuple):
     compacted_offset: int
     epochs: list[tuple[int, int]]
     producers: bytes  # a snapshot as of `offset`
-    bases: list[int] | None = None  # of the segments that there must be, unless they lie below the start; None: unknown
-    sparse_offset: int = 0  # below it offsets may be missing
-    is_named: bool = False  # the log's directory has its partition.metadata durably
-    kept_from: int | None = None  # the first journal below the checkpoint's that this log needs
-    digest: int | None = None  # of the batches below `position`
+    # Base offsets of the segments that must exist, unless they are below the log's start. None: unknown.
+    bases: list[int] | None = None
+    sparse_offset: int = 0  # below it, offsets may be missing
+    is_named: bool = False  # the log's directory durably has its partition.metadata
+    kept_from: int | None = None  # the first journal before the checkpoint's that this log needs
+    digest: int | None = None  # digest of the batches below `position`
     aborted: dict[int, int] | None = None  # entries by segment in indexes of aborted transactions; None: in `producers`
 
     def require_sound(self) -> None:
-        """Checks a point taken from a log. One that recovery reads again has no offset yet."""
+        """Checks a point that was taken from a log. The point of a log that recovery reads again has no offset yet."""
         check(
             0 <= self.start_offset <= self.offset,
             "10 a log does not start behind its end",
@@ -98,7 +99,7 @@ class LogPoint(NamedTuple):
         )
 
     def line(self, producers_text: str | None = None) -> str:
-        """`producers_text` is `as_text` of the producers, where that was computed elsewhere."""
+        """`producers_text` is `as_text` of the producers, if it was computed before."""
         epochs = ",".join([f"{epoch}:{start}" for epoch, start in self.epochs]) or "-"
         producers = as_text(self.producers) if producers_text is None else producers_text
         bases = "-" if self.bases is None else ",".join(map(str, self.bases))
@@ -137,13 +138,13 @@ class LogPoint(NamedTuple):
 
 
 def as_text(data: bytes) -> str:
-    """In Base64. Piece by piece, so that other threads get their turn."""
+    """Returns Base64, converted piece by piece so that other threads can run."""
     pieces = [b64encode(data[at : at + TEXT_BYTES]) for at in range(0, len(data), TEXT_BYTES)]
     return b"".join(pieces).decode() or "-"
 
 
 def state_of(log: Log) -> tuple[int, int, int, bool]:
-    """Changes with everything that a log's line holds."""
+    """A value that changes whenever the content of the log's line changes."""
     return log.generation, log.start_offset, log.end_offset, log.config.compacts
 
 
@@ -159,7 +160,7 @@ def _counts(field: list[str]) -> dict[int, int] | None:
 
 
 def _number(field: list[str]) -> int | None:
-    """Of a column that may be missing, or empty."""
+    """The number in a column that may be missing or empty."""
     return None if field in ([], ["-"]) else int(field[0])
 
 

@@ -1,8 +1,8 @@
 """Writes checkpoints: every segment is synced, every log gets a line, and older journals are removed.
 
 A checkpoint waits for the disk on the maintenance lane, while logs are appended to, truncated and deleted. So each
-log's line describes one moment, and is written again until the log was not truncated since that moment. The journal is
-rotated first: what happens from then on is in a journal that the checkpoint keeps.
+log's line describes one moment, and is written again if the log was truncated since that moment. The journal is rotated
+first: later events are recorded in a journal that the checkpoint keeps.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ class Checkpointer:
         self._lane = lane
         self._manifest = manifest
         self._reserve = reserve
-        self._lines: dict[LogKey, str] = {}  # of the checkpoint
-        self._states: dict[LogKey, tuple[int, int, int, bool]] = {}  # of each log when its line was written
+        self._lines: dict[LogKey, str] = {}  # the logs' lines in the checkpoint
+        self._states: dict[LogKey, tuple[int, int, int, bool]] = {}  # the state of each log when its line was written
 
     def soon(self) -> None:
         self.is_due = True
 
     def holds_state(self, key: LogKey) -> bool:
-        """Whether the log's line is up to date, unless the log has changed since."""
+        """Whether the log's line is in the checkpoint. The line is outdated if the log has changed since."""
         return key in self._states
 
     def recovered(self, key: LogKey, point: LogPoint) -> None:
-        """The last checkpoint has this line, or should have it."""
+        """Records the line that the last checkpoint has, or should have."""
         self._lines[key] = point.line()
 
     def forget(self, log: Log) -> None:
@@ -71,8 +71,8 @@ class Checkpointer:
         self._states.pop(key, None)
 
     def compacted(self, log: Log) -> None:
-        """The log's line must be rewritten, though no offset has changed: compaction has removed some of the aborted
-        transactions that it lists."""
+        """Has the log's line rewritten although no offset has changed: compaction has removed some of the aborted
+        transactions that the line lists."""
         self._states.pop((log.topic_id, log.partition), None)
         self.is_due = True
 
@@ -102,21 +102,22 @@ class Checkpointer:
         self._manifest.checkpoint = number
         deletions.directory_synced()  # because replacing a file syncs the directory
         check(number <= self._journal.number, "28 a journal that is written to stays", number=number)
-        # Some journals hold records of a log whose own directory is missing, and can be restored.
+        # Logs whose own directory is missing still need some journals: their records can be restored later.
         kept = {each for log in self._logs.values() if log.damage is not None for each in log.needed_journals}
         await self._lane.run(lambda: self._remove_journals(number, kept))
         await deletions.checkpointed(unnoted)
         await self.run_sync(self._reserve.keep)
 
     async def run_sync(self, work: Callable[[], None]) -> None:
-        """Runs work that makes something durable on the lane. If it fails, the journal has failed."""
+        """Runs work on the lane that makes something durable. If it fails, the journal has failed."""
         try:
             await self._lane.run(work)
         except OSError as error:
             raise self._journal.fail(error) from error
 
     async def _checkpoint_log(self, log: Log, generation: int | None) -> Capture | None:
-        """Syncs a log's segments and writes its line. Returns what is durable once the journal is synced as well.
+        """Syncs a log's segments and writes its line. Returns a capture that is durable once the journal is synced as
+        well.
 
         `generation` is the log's when the journal was rotated, None if it was created since.
         """
@@ -125,7 +126,7 @@ class Checkpointer:
         if log.damage is not None:
             await self._sync(Capture.of_unsynced(log))
         if log.damage is not None and not log.deleted:  # a note about a deleted log would recreate it
-            # Its line stays unchanged, so the new journal must repeat everything the older ones say about it.
+            # Its line stays unchanged, so the new journal must repeat everything that the older ones say about the log.
             bases = sorted({*log.rolled, *[segment.base_offset for segment in log.segments]})
             first_unlisted = log.checkpointed_segment + 1 if key in self._lines else 0
             rolls = [(RecordKind.ROLL, base, 0, 0) for base in bases if base >= first_unlisted]
@@ -156,12 +157,13 @@ class Checkpointer:
                 log.epochs.entries(),
                 b"",
                 log.expected_bases(),
-                log.end_offset if log.config.compacts else log.sparse_offset,  # it may be compacted before the next one
+                # Compaction may run before the next checkpoint.
+                log.end_offset if log.config.compacts else log.sparse_offset,
                 digest=segment.digest,
                 aborted=log.aborted.counts(),
             )
             point.require_sound()
-            producers = await in_slices(log.producers.encoding())  # as of now, however long that takes
+            producers = await in_slices(log.producers.encoding())  # as of now, even if encoding takes long
             if producers is None:
                 continue
             text = await self._as_text(producers)
@@ -195,5 +197,5 @@ class Checkpointer:
 
 
 def _is_void(log: Log, capture: Capture) -> bool:
-    """Whether the log was deleted or cut since: its files may not be what was to be synced."""
+    """Whether the log was deleted or truncated since the capture: its files may have different content now."""
     return log.deleted or log.generation != capture.generation

@@ -1,13 +1,14 @@
 """Log compaction: keeps the last record of each key. Offsets never change, and the last segment is never touched.
 
 Compaction removes records that a later one of the same key replaces, and records of aborted transactions. It removes
-tombstones and markers `delete.retention.ms` after a pass first saw that nothing else needs them (the batch carries that
-time as its delete horizon). It keeps the last batch of each producer without records, for its sequence number; or the
-last marker, if that raised the producer's epoch.
+tombstones and markers `delete.retention.ms` after a pass first found that nothing else needs them; the batch carries
+that time as its delete horizon. It keeps each producer's last batch, if necessary without records, for its sequence
+number; or the last marker, if that raised the producer's epoch.
 
-The work runs on the loop in short steps, because a second busy Python thread would slow every system call of the loop
-down to the interpreter's switch interval; only syncs are on the lane. New files are written beside the old ones; a
-rename to BASE-END.swap, synced, decides, and recovery finishes what was decided and forgets what was not.
+The work runs on the event loop in short steps, because a second busy Python thread would delay every system call of the
+loop by the interpreter's switch interval. Only syncs run on the lane. New files are written beside the old ones. A
+synced rename to BASE-END.swap is the commit point: recovery completes a replacement that reached it and discards one
+that did not.
 """
 
 from __future__ import annotations
@@ -38,20 +39,20 @@ from chronik.wire.records import TimestampType as Stamp
 
 logger = logging.getLogger("chronik.storage")
 
-OF_ABORTED = "-aborted"  # how the name of a new index of aborted transactions ends, behind that of its new segment
-RECORDS_PER_STEP = 1000  # read before the loop gets its turn: one to two milliseconds
-ABORTED_PER_STEP = 4096  # entries of an index
-WINDOW_OFFSETS = 4096  # for which aborted transactions are looked up at once
-KEY_BYTES_MAX = 32  # a longer key is held by its digest of this size, so that keys of any size take the same memory
+OF_ABORTED = "-aborted"  # suffix of the new index of aborted transactions, after the name of its new segment
+RECORDS_PER_STEP = 1000  # read before the loop continues: one to two milliseconds
+ABORTED_PER_STEP = 4096  # index entries per step
+WINDOW_OFFSETS = 4096  # aborted transactions are looked up for this many offsets at once
+KEY_BYTES_MAX = 32  # a longer key is replaced by its digest of this size, which bounds the memory per key
 
 
 class Cleanable(NamedTuple):
-    dirty_index: int  # the first segment with records that no pass has seen
-    end_index: int  # the first segment that must stay as it is
+    dirty_index: int  # the first segment with records that no pass has processed
+    end_index: int  # the first segment that must not change
 
 
 def is_due(log: Log, now_ms: int) -> bool:
-    """Whether enough of the log is new since the last pass, or something has waited for too long."""
+    """Whether enough of the log is new since the last pass, or a record has waited for too long."""
     if not log.config.compacts or log.damage is not None or len(log.segments) < 2:
         return False
     dirty_index, end_index = _cleanable(log, now_ms)
@@ -83,10 +84,11 @@ def _cleanable(log: Log, now_ms: int, below_offset: int = FOREVER) -> Cleanable:
 async def compact(
     log: Log, now_ms: int, disk: Disk, lane: Lane, keys_max: int, fail: Callable[[OSError], StorageFailed]
 ) -> None:
-    """One pass. Gives up without a trace if the log is truncated or deleted meanwhile, or the disk is full.
+    """Runs one pass. Gives up and leaves no trace if the log is truncated or deleted meanwhile, or the disk is full.
 
-    Segments that the log has rolled since the checkpoint stay: it, and the journal since, name positions in them, and
-    recovery goes by these (see there). `fail` is told of a failed sync and returns what to raise.
+    Segments that the log has rolled since the checkpoint stay unchanged: the checkpoint and the journal name positions
+    in them, which recovery uses (see `recovery`). `fail` is called with the error of a failed sync and returns the
+    error to raise.
     """
     await in_slices(mending(log))
     dirty_index, end_index = _cleanable(log, now_ms, log.checkpointed_segment)
@@ -137,11 +139,11 @@ async def compact(
 
 
 class _LogChanged(Exception):
-    """The log was truncated or deleted: what the pass knows of it is void."""
+    """The log was truncated or deleted, so the state of the pass is void."""
 
 
 class _Turns:
-    """Yields to the loop or the lane. Raises instead of returning if the log has changed meanwhile."""
+    """Yields to the loop or the lane. Raises if the log has changed meanwhile."""
 
     def __init__(self, log: Log, lane: Lane, fail: Callable[[OSError], StorageFailed]) -> None:
         self._log = log
@@ -176,9 +178,9 @@ class _Turns:
 async def _latest_offsets(
     log: Log, segments: list[Segment], keys_max: int, turns: _Turns
 ) -> tuple[dict[bytes, int], int]:
-    """The last offset of each key, and where the map ends: at a segment's end, or before when it is full.
+    """The last offset of each key, and where the map ends: at the end of a segment, or earlier when the map is full.
 
-    It begins where the last pass ended, be that within a segment, so every pass gets on by one batch at the least.
+    It begins where the last pass ended, possibly within a segment, so every pass advances by at least one batch.
     """
     latest: dict[bytes, int] = {}
     aborted = _Aborted(log)
@@ -207,12 +209,12 @@ async def _latest_offsets(
 
 
 class _Aborted:
-    """Which batches belong to aborted transactions; asked in the order of offsets. Holds those of a window of offsets:
-    all of them together would take too much memory."""
+    """Tells which batches belong to aborted transactions; called in the order of offsets. Loads the transactions of one
+    window of offsets at a time, because all of them would take too much memory."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._end = -1  # of the window
+        self._end = -1  # end of the window
         self._of_producer: dict[int, list[AbortedTransaction]] = {}
 
     def transaction_of(self, batch: BatchView) -> AbortedTransaction | None:
@@ -224,7 +226,7 @@ class _Aborted:
             try:
                 found = self._log.aborted_transactions(batch.base_offset, self._end)
             except NotReady as error:
-                raise _LogChanged from error  # the next pass first rebuilds the index
+                raise _LogChanged from error  # the next pass begins with a rebuild of the index
             for aborted in found:
                 self._of_producer.setdefault(aborted.producer_id, []).append(aborted)
         for aborted in self._of_producer.get(batch.producer_id, ()):
@@ -234,7 +236,7 @@ class _Aborted:
 
 
 class _Cleaning:
-    """What a pass keeps of each batch, in the order of offsets."""
+    """Decides what a pass keeps of each batch, in the order of offsets."""
 
     def __init__(self, log: Log, latest: dict[bytes, int], end_offset: int, now_ms: int) -> None:
         self._latest = latest
@@ -243,13 +245,13 @@ class _Cleaning:
         self._horizon_ms = now_ms + log.config.delete_retention_ms
         self._aborted = _Aborted(log)
         self._with_data: set[int] = set()  # producers with a batch kept since their last marker
-        self._aborted_kept: set[int] = set()  # offsets of the markers of those of which a batch stays
+        self._aborted_kept: set[int] = set()  # marker offsets of aborted transactions of which a batch is kept
         self._last_offsets = {
             producer_id: producer.batches[-1].last_offset if producer.batches else -1
             for producer_id, producer in log.producers.producers.items()
         }
 
-        # Where a marker raised a producer's epoch and no batch has followed, only the marker tells the epoch.
+        # If a marker raised a producer's epoch and no batch has followed, only the marker holds the epoch.
         self._epochs_of_markers = {
             producer_id: producer.epoch
             for producer_id, producer in log.producers.producers.items()
@@ -257,14 +259,15 @@ class _Cleaning:
         }
 
     def keeps_aborted(self, aborted: AbortedTransaction) -> bool:
-        """Asked when everything before its marker has been seen. Once nothing is left of a transaction, its marker goes
-        too. A reader that was told of it would then take what its producer did next for aborted."""
+        """Called after everything before the marker has been processed. When nothing is left of a transaction, its
+        marker and its entry are removed too. Otherwise a reader would take the producer's next records for aborted
+        ones."""
         return aborted.last_offset >= self._end_offset or aborted.last_offset in self._aborted_kept
 
     def keep(self, batch: BatchView) -> memoryview | bytes | None:
-        """The batch as it was, a smaller one, or None."""
+        """Returns the batch unchanged, a smaller one, or None."""
         if batch.base_offset >= self._end_offset:
-            return batch.data  # behind the map: the next pass decides
+            return batch.data  # after the end of the map: the next pass decides
         horizon_passed = batch.has_delete_horizon and batch.base_timestamp <= self._now_ms
         if batch.is_control:
             return self._keep_marker(batch, horizon_passed=horizon_passed)
@@ -339,7 +342,7 @@ class _Cleaning:
 
 
 def _groups(segments: list[Segment], log: Log) -> Iterator[list[Segment]]:
-    """Neighbours that fit into one segment together, so that compacted logs do not end up as many small files."""
+    """Groups neighbours that fit into one segment, so that compacted logs do not end up as many small files."""
     group: list[Segment] = []
     size_bytes = 0
     for segment in segments:
@@ -354,7 +357,7 @@ def _groups(segments: list[Segment], log: Log) -> Iterator[list[Segment]]:
 
 
 async def _replace(log: Log, group: list[Segment], cleaning: _Cleaning, disk: Disk, turns: _Turns) -> None:
-    """Writes what stays of a group into one new segment and puts it in place."""
+    """Writes what is kept of a group into one new segment and puts it in place."""
     directory, base = log.directory, group[0].base_offset
     bases = [segment.base_offset for segment in group]
     cleaned_path = segment_path(directory, base, "cleaned")
@@ -367,7 +370,7 @@ async def _replace(log: Log, group: list[Segment], cleaning: _Cleaning, disk: Di
                 if kept is not None:
                     cleaned.append([kept])
                 await turns.after(batch)
-        # Records without a timestamp age with their file, and compaction makes no record younger.
+        # A file's time is the age of its records without a timestamp, which compaction must not make younger.
         disk.set_modified(cleaned_path, max([disk.modified_ms(segment.path) for segment in group]))
         await turns.syncing(cleaned.sync)
     except (DiskFull, StorageError, WireError, OSError, _LogChanged):
@@ -403,7 +406,7 @@ async def _replace(log: Log, group: list[Segment], cleaning: _Cleaning, disk: Di
             disk.rename(aborted_path, segment_path(directory, base, "aborted"))
         disk.rename(swap_path, segment_path(directory, base))
     except OSError as error:
-        raise turns.fail(error) from error  # half done: the next start finishes it
+        raise turns.fail(error) from error  # incomplete: the next start completes it
     replacement = Segment(disk, directory, base, cleaned.size_bytes())
     replacement.checked(0)
     if replacement.size_bytes:
@@ -421,7 +424,7 @@ async def _replace(log: Log, group: list[Segment], cleaning: _Cleaning, disk: Di
     files = replacement.files()
 
     def sync() -> None:
-        for file in files:  # the index too: no checkpoint will, because the segment is synced
+        for file in files:  # the index too: no checkpoint will sync it, because the segment counts as synced
             file.sync()
         disk.sync_directory(directory)
 
@@ -431,8 +434,8 @@ async def _replace(log: Log, group: list[Segment], cleaning: _Cleaning, disk: Di
 async def _write_aborted(
     log: Log, bases: list[int], cleaning: _Cleaning, path: str, disk: Disk, turns: _Turns
 ) -> int | None:
-    """The index of aborted transactions of a group's replacement. None: no segment of the group has one, and neither
-    does the replacement. Returns the number of entries."""
+    """Writes the index of aborted transactions for a group's replacement; returns the number of entries. None: neither
+    the group nor its replacement has an index."""
     try:
         if not log.aborted.is_whole:
             raise _LogChanged
@@ -447,7 +450,7 @@ async def _write_aborted(
                 await turns.pause()
     except (DamagedIndex, FileNotFoundError) as error:
         log.aborted.distrust(str(error))
-        raise _LogChanged from error  # the next pass finds it whole
+        raise _LogChanged from error  # the next pass finds a complete index
     try:
         file = await in_slices(AbortedIndex(disk, log.directory, bases[0]).write_whole(path, kept))
         await turns.syncing(file.sync)
@@ -458,13 +461,13 @@ async def _write_aborted(
 
 
 def _forget(path: str, disk: Disk) -> None:
-    if disk.exists(path):  # else it went with its log
+    if disk.exists(path):  # otherwise it was removed with its log
         disk.remove(path)
 
 
 def finish_swaps(directory: str, disk: Disk) -> bool:
-    """At a start: what was decided is done, what was not is forgotten. False: an index of aborted transactions may be
-    that of before the swap, because only one of two renames reached the disk."""
+    """On a start, completes replacements that were committed and discards others. Returns False if an index of aborted
+    transactions may be from before the swap, because only one of two renames reached the disk."""
     names = disk.list(directory)
     is_certain = True
     for name in names:
@@ -481,7 +484,7 @@ def finish_swaps(directory: str, disk: Disk) -> bool:
                 if suffix not in ("log", "index", "aborted") or not base <= int(stem) < end:
                     continue
                 if suffix == "aborted" and int(stem) == base and not has_aborted:
-                    continue  # it is the new one: an interrupted start renamed it
+                    continue  # it is the new one: an interrupted start renamed it already
                 disk.remove(f"{directory}/{old}")
             if has_aborted:
                 disk.rename(f"{directory}/{name}{OF_ABORTED}", segment_path(directory, base, "aborted"))

@@ -1,12 +1,12 @@
-"""How logs are deleted, or set aside, so that neither a power cut nor a full disk brings one back.
+"""Deletes logs, or sets them aside, so that neither a power cut nor a full disk restores one.
 
-A deletion is a note in the journal and then a renamed directory, which is removed once the note is durable:
+A deletion writes a note to the journal and renames the directory, which is removed once the note is durable:
 
     DIRECTORY/TOPICID_PARTITION_JOURNAL_POSITION-delete
 
-The name says where the note stands. If the note is lost, recovery knows from the directory that the log was deleted and
-was not created again since. If the journal has no room for the note, the directory stays until the next checkpoint,
-which does not contain the log.
+The name holds the journal and position of the note. If the note is lost, the directory tells recovery that the log was
+deleted and not created again since. If the journal has no room for the note, the directory stays until the next
+checkpoint, which does not contain the log.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from chronik.storage.reserve import Reserve
 from chronik.storage.strays import Strays
 
 SUFFIX = "-delete"  # of directories that wait for their removal
-NEVER_NOTED = 1 << 62  # added to the position if the journal had no room for the note: then it is the journal's end
+# Added to the position if the journal had no space for the note. The position is the end of the journal then.
+NEVER_NOTED = 1 << 62
 
 
 class Deletions:
-    """`checkpoint_soon` is called when only a checkpoint can record a deletion."""
+    """`checkpoint_soon` is called when a deletion can only be recorded by a checkpoint."""
 
     def __init__(
         self,
@@ -52,28 +53,28 @@ class Deletions:
         self._checkpoint_soon = checkpoint_soon
         self._unnoted: list[str] = []  # directories of deleted logs whose deletion only the next checkpoint records
         self._undropped: set[LogKey] = set()  # the keys of these logs
-        self._freed: set[str] = set()  # directories whose renaming may not be durable
+        self._freed: set[str] = set()  # directories whose rename may not be durable
 
     def prepare(self, log: Log) -> None:
-        """Tells a new log what it must do because another one of its name or id was deleted before."""
+        """Tells a new log what to do because another log of its name or id was deleted before."""
         log.directory_durably = log.directory in self._freed
         log.drops_first = (log.topic_id, log.partition) in self._undropped
 
     def delete(self, log: Log) -> Coroutine[Any, Any, None]:
-        """The log's name and directory are free for another log when this returns. The returned coroutine removes its
-        files, once the journal's note is durable; the caller runs it."""
+        """When this returns, the log's name and directory are free for another log. The returned coroutine removes its
+        files once the journal's note is durable; the caller must run it."""
         log.let_go()
         noted_at = self._note(log) if log.is_noted or log.has_directory else None
         self._journal.forget(log)
         if not log.has_directory:
             return self._remove(None)
         place = noted_at or f"{self._journal.number}_{NEVER_NOTED + self._journal.size_bytes}"
-        # Without the topic's name, which may be as long as a file's name can be.
+        # Without the topic's name, which can be as long as a file name can be.
         doomed = f"{self._directory}/{log.topic_id.hex()}_{log.partition}_{place}{SUFFIX}"
         try:
             self._disk.rename(log.directory, doomed)
         except OSError as error:
-            self._journal.fail(error)  # the next log of this name would mix with the files that are there
+            self._journal.fail(error)  # the next log of this name would mix with the remaining files
             return self._remove(None)
         self._freed.add(log.directory)
         if noted_at is None:
@@ -90,7 +91,7 @@ class Deletions:
                 self._undropped.add((log.topic_id, log.partition))
             self._journal.forget(log)
         # The note comes first: a directory that is missing without a note in the journal would count as damaged. There
-        # is no await before the renaming, because the next log of that name may be created at once.
+        # is no await before the rename, because a log of the same name may be created at any time.
         self._journal.sync_notes()
         for log in logs:
             if log.has_directory:
@@ -103,15 +104,15 @@ class Deletions:
 
     def set_foreign_aside(self, log: Log, now_ms: int) -> None:
         """The log's directory holds another partition. It is kept as a stray, and the log gets a new one."""
-        if self._disk.exists(log.directory):  # otherwise an attempt that found no space has set it aside
+        if self._disk.exists(log.directory):  # otherwise an earlier attempt, which ran out of space, has set it aside
             self.set_directory_aside(log.directory.rpartition("/")[2], "is another partition's", now_ms)
         self._freed.add(log.directory)
         log.has_directory, log.directory_durably = False, True
 
     def finish(self, gathered: Gathered, doomed: list[str]) -> None:
-        """On recovery, removes directories of deleted logs. If the journal's note is lost, the directory is the only
-        evidence of the deletion. So the note is written again first; otherwise the next start would find the log, and
-        its bytes among another's."""
+        """Removes directories of deleted logs during recovery. If the journal's note is lost, the directory is the only
+        evidence of the deletion, so the note is written again first. Otherwise the next start would restore the log,
+        and mix its bytes with another log's."""
         for name in doomed:
             topic_id, partition, *noted_at = name.removesuffix(SUFFIX).rpartition(".")[2].split("_")
             number, position = map(int, noted_at)
@@ -120,7 +121,7 @@ class Deletions:
             if known is None or known.dropped or is_noted:
                 continue
             if position >= NEVER_NOTED and known.begun_at >= (number, position - NEVER_NOTED):
-                continue  # it was created again since
+                continue  # the log was created again since
             known.dropped = True
             log = Log(
                 self._disk, self._directory, known.topic, known.topic_id, known.partition, LogConfig(), self._journal
@@ -135,11 +136,11 @@ class Deletions:
             self._disk.remove_tree(f"{self._directory}/{name}")
 
     def unnoted(self) -> list[str]:
-        """The directories whose deletion the checkpoint that is being written records."""
+        """The directories whose deletion is recorded by the checkpoint that is being written."""
         return list(self._unnoted)
 
     def directory_synced(self) -> None:
-        """All renamings so far are durable."""
+        """All renames so far are durable."""
         self._freed.clear()
 
     async def checkpointed(self, unnoted: list[str]) -> None:
@@ -151,13 +152,13 @@ class Deletions:
             self._undropped.clear()
 
     def _note(self, log: Log, kind: RecordKind = RecordKind.DROP) -> str | None:
-        """Notes the deletion in the journal and returns the place of the note; None if there is no space for it."""
+        """Notes the deletion in the journal and returns the note's position; None if there is no space for it."""
         for _ in range(2):
             place = f"{self._journal.number}_{self._journal.size_bytes}"
             try:
                 self._journal.note(log, kind)
             except LogFull:
-                self._checkpoint_soon()  # which records it as well
+                self._checkpoint_soon()  # the checkpoint records the deletion as well
                 self._reserve.free()
             except StorageFailed:
                 break

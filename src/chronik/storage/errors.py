@@ -1,12 +1,12 @@
 """The errors of storage.
 
 StorageError
-  OffsetOutOfRange, RecordTooLarge, BatchTooLarge, InvalidRecord        the client's fault
+  OffsetOutOfRange, RecordTooLarge, BatchTooLarge, InvalidRecord        client error
   OutOfOrderSequence, InvalidProducerEpoch, CoordinatorFenced,
   InvalidTransactionState                                               a producer's state disagrees
-  LogFull                                                               no space, no descriptor; heals with some
+  LogFull                                                               no space or descriptor; retry later
   CorruptSegment, ForeignDirectory                                      one log is damaged; other replicas may have it
-  DataMissing, CorruptJournal, CorruptCheckpoint, CorruptManifest       the node cannot know what it holds
+  DataMissing, CorruptJournal, CorruptCheckpoint, CorruptManifest       it is unknown what was acknowledged
   StorageFailed                                                         a sync failed; the node must stop
 """
 
@@ -79,7 +79,7 @@ class LogFull(StorageError):
 
 
 class CorruptSegment(StorageError):
-    """One log does not hold what it should from `offset` on. It is not served from there.
+    """One log lacks records that it should have from `offset` on. It is not served from there.
 
     If damaged bytes supplied the offset, it may be wrong; `lost_from` is always at or before the damage.
     """

@@ -1,13 +1,13 @@
-"""A segment's sparse index: where a batch starts, the largest timestamp before it, and the digest there.
+"""A segment's sparse index: a batch's offset and position, the largest timestamp before it, and the digest there.
 
-One entry for every `index_interval_bytes` of log, or every batch if batches are larger. For lookups an index only saves
-reads: results are checked against the batch found there, and a missing, short or wrong index is rebuilt from the log.
-So it is synced together with its segment, and correctness never depends on it.
+One entry for every `index_interval_bytes` of log, or every batch if batches are larger. An index only saves reads: a
+result is checked against the batch at that position, and a missing, short or wrong index is rebuilt from the log. So
+correctness never depends on it, although it is synced together with its segment.
 
-On disk a header of 24 bytes, then entries of 24 bytes: offset above the segment's base u32, position u32, timestamp
-i64, digest of the batches before it u32, checksum of the entry u32. The index of a sealed segment ends with an entry
-for its end, which has the offset END. Entries are written in chunks; missing ones are recreated by reading the log
-after the last written one. A digest is trusted only if its entry's checksum is valid. The checksum starts with the
+The file has a header of 24 bytes, then entries of 24 bytes: offset above the segment's base u32, position u32,
+timestamp i64, digest of the batches before it u32, checksum of the entry u32. The index of a sealed segment ends with
+an entry for its end, which has the offset END. Entries are written in chunks; missing ones are recreated by reading the
+log after the last written one. A digest is trusted only if its entry's checksum is valid. The checksum starts with the
 segment's name, so entries of another index are invalid.
 """
 
@@ -41,7 +41,7 @@ class IndexEntry(NamedTuple):
 
 
 class Index:
-    """`salt` is the start of its entries' checksums: a number that is unique to the segment."""
+    """`salt` starts the checksums of its entries: a number that is unique to the segment."""
 
     def __init__(self, disk: Disk, path: str, salt: int = 0) -> None:
         self._disk = disk
@@ -51,10 +51,10 @@ class Index:
         self.positions = array("I")  # positions of the batches with an entry
         self._timestamps = array("q")
         self._digests = array("I")
-        self._taken = 0  # entries from an earlier process: their checksums are verified on use
+        self._taken = 0  # entries from an earlier process: their checksums are verified on first use
         self._written = 0
-        self._ends_sealed = False  # the file has an entry for the end, after `_written` others
-        self.file: File | None = None  # open since the first write or cut
+        self._ends_sealed = False  # the file has an entry for the end, after `_written` other entries
+        self.file: File | None = None  # open since the first write or truncation
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -63,7 +63,7 @@ class Index:
         return IndexEntry(self._offsets[index], self.positions[index], self._timestamps[index])
 
     def last_position(self) -> int:
-        """-1 if there is no entry, so that the first batch always gets one."""
+        """-1 if there is no entry, so the first batch always gets one."""
         return self.positions[-1] if self.positions else -1
 
     def known_before(self, position: int) -> KnownDigest | None:
@@ -127,8 +127,8 @@ class Index:
         return self.entry(index) if index >= 0 else IndexEntry(0, 0, -1)
 
     def truncate(self, position: int) -> None:
-        """Drops entries at or after `position`, in the file too: a later batch may start at the same byte and offset,
-        and a stale entry would match it."""
+        """Drops entries at or after `position`, also in the file: a later batch may start at the same position and
+        offset, and a stale entry would match it."""
         count = bisect_left(self.positions, position)
         del self._offsets[count:], self.positions[count:], self._timestamps[count:], self._digests[count:]
         self._taken = min(self._taken, count)
@@ -151,7 +151,7 @@ class Index:
                 file = self._disk.open(self.path)
             file.truncate(_end_of(count))
         except (DiskFull, OSError):
-            self._remove_file()  # needs neither space nor a descriptor
+            self._remove_file()  # this needs neither space nor a descriptor
         else:
             self._written = count
             self.file = file
@@ -167,7 +167,7 @@ class Index:
 
     def write(self) -> None:
         """Writes missing entries to the file. After an error the next call retries all of them."""
-        # If this fails, the file may end in half an entry, which is truncated when reopened.
+        # If this fails, the file may end in half an entry. It is truncated when the file is reopened.
         file, self.file = self.file, None
         start = self._written
         check(
@@ -189,7 +189,7 @@ class Index:
     def write_end(self, position: int, digest: int) -> None:
         """For a sealed segment, after all other entries are written."""
         if self._ends_sealed or self.unwritten or not self._written:
-            return  # there was no space for the others: the digest at the end stays unknown
+            return  # there was no space for the other entries, so the digest at the end stays unknown
         file, self.file = self.file, None
         if file is None:
             file = self._disk.open(self.path, create=True)
@@ -202,12 +202,12 @@ class Index:
         return data + crc32c(data, self._salt).to_bytes(4, "big")
 
     def load(self, size_bytes: int) -> None:
-        """Loads the file's entries while they are in order and within a log of `size_bytes`; drops the others."""
+        """Loads the file's entries as long as they are in order and within a log of `size_bytes`; drops the rest."""
         try:
             data = self._disk.read_file(self.path)
         except OSError:  # missing or unreadable: treated as empty
             data = b""
-        entries = data[len(HEADER) :] if data.startswith(HEADER) else b""  # otherwise it is from another release
+        entries = data[len(HEADER) :] if data.startswith(HEADER) else b""  # otherwise the file is from another release
         entries = entries[: len(entries) // ENTRY.size * ENTRY.size]
         self._take(entries)
         if len(self) and self._offsets[-1] == END and self.positions[-1] == size_bytes:
@@ -230,7 +230,7 @@ class Index:
             self._cut_file(self._written)
 
     def _take(self, data: bytes) -> None:
-        """All entries at once: a segment of one gigabyte may have a quarter of a million."""
+        """Processes all entries at once: a segment of one gigabyte may have a quarter of a million."""
         words, longs = array("I", data), array("q", data)
         if byteorder == "little":
             words.byteswap()
@@ -259,7 +259,8 @@ class Index:
 
 
 def _rises(row: array[int]) -> bool:
-    """Accepts equal neighbours: a wrong entry is detected when used, a disordered search is not."""
+    """Accepts equal neighbours: a wrong entry is detected on use, but a search in unordered entries would go wrong
+    unnoticed."""
     return all(map(le, row, row[1:]))
 
 
@@ -268,5 +269,5 @@ def _place(index: int) -> int:
 
 
 def _end_of(count: int) -> int:
-    """File size for this many entries. Without entries it is empty: the header is written with the first."""
+    """File size for this many entries. It is 0 without entries: the header is written with the first one."""
     return _place(count) if count else 0

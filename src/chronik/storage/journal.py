@@ -1,14 +1,15 @@
-"""A node's journal: group commit for all its logs. It never reads: recovery does.
+"""A node's journal: group commit for all its logs. Only recovery reads it.
 
-Every append is in its segment, in the page cache, before a caller waits here. A round makes all logs with waiters
-durable at once. One round runs at a time, for everything that arrived during the previous one (`commit_delay`):
-- logs with much new data: their segments are synced, so that no byte is written twice;
-- logs with little: their new bytes go into the journal together, which costs one sync for any number of logs. Even for
-  a single log this sync is cheaper, because the journal is pre-extended while a segment grows.
+An append is written to its segment, in the page cache, before a caller waits here. A round makes all logs with waiters
+durable together. One round runs at a time, and covers everything that arrived during the previous one (see
+`commit_delay`):
+- For logs with much new data, the segments are synced, so that no byte is written twice.
+- For logs with little new data, the new bytes are written to the journal together. This costs one sync for any number
+  of logs. Even for a single log this sync is cheaper, because the journal is preallocated while a segment grows.
 
 Invariants. A round covers exactly the content of the segments at its start. Notes (truncation, start, deletion) are
 written immediately and synced with the next round, so nothing is acknowledged on top of a note that a power cut could
-undo. After a failed sync nothing more is acknowledged, and nothing is retried.
+undo. After a failed sync, nothing more is acknowledged and nothing is retried.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from chronik.storage.journal_format import RecordKind, declaration, frame, mark,
 if TYPE_CHECKING:
     from chronik.storage.log import Log
 
-AHEAD_BYTES = 512 << 10  # of zeros behind the end
+AHEAD_BYTES = 512 << 10  # zeros that are preallocated after the end
 
 
 def journal_path(directory: str, number: int) -> str:
@@ -63,8 +64,8 @@ class Journal:
         self.round_count = 0
         self.sync_count = 0
         self.sync_octaves = [0] * (OCTAVES + 1)  # syncs by duration: slot n counts those below 2**n microseconds
-        self.sync_s = 0.0  # of all syncs together
-        self._sync_started_s = 0.0  # on the loop's clock
+        self.sync_s = 0.0  # total duration of all syncs
+        self._sync_started_s = 0.0  # on the event loop's clock
         self._on_failure = on_failure
         self._promise = promise
         self._disk = disk
@@ -98,7 +99,7 @@ class Journal:
         return self._file.is_in_place()
 
     def when_durable(self, log: Log) -> asyncio.Future[None]:
-        """Resolves when the current content of `log` is durable; shared by all waiters of a round."""
+        """Resolves when the current content of `log` is durable. All waiters of a round share the future."""
         future = self._gathered
         if future is None:
             future = self._gathered = self._loop.create_future()
@@ -115,11 +116,12 @@ class Journal:
         return future
 
     def note(self, log: Log, kind: RecordKind, segment: int = 0, position: int = 0, offset: int = 0) -> None:
-        """Records what recovery cannot derive from the segments. Durable with the next round, or by `sync_notes`."""
+        """Records what recovery cannot derive from the segments. The note is durable after the next round or
+        `sync_notes`."""
         self.note_all(log, [(kind, segment, position, offset)])
 
     def note_all(self, log: Log, notes: list[tuple[RecordKind, int, int, int]]) -> None:
-        """Like `note` for each (kind, segment, position, offset), all or none."""
+        """Like `note` for each (kind, segment, position, offset): writes all of them or none."""
         if self.failed is not None:
             raise self.failed
         parts: list[bytes | memoryview] = []
@@ -130,13 +132,14 @@ class Journal:
         try:
             self._write(parts)
         except DiskFull as error:
-            self.forget(log)  # its declaration, if there was one, is not written
+            self.forget(log)  # its declaration, if there was one, was not written
             raise LogFull(f"no space in {self.directory}: free some disk space") from error
         log.drops_first = False
         self._notes_unsynced = True
 
     def sync_notes(self) -> None:
-        """Blocks until the notes are durable: for rare changes to files that must not precede their note."""
+        """Blocks until the notes are durable: for rare changes to files that must not happen before their note is
+        durable."""
         try:
             self._file.sync()
         except OSError as error:
@@ -152,7 +155,7 @@ class Journal:
         self._notes_unsynced = False
 
     def forget(self, log: Log) -> None:
-        """For a deleted log: it has no more waiters, and a running round may end without it."""
+        """Removes a deleted log: it has no more waiters, and a running round may end without it."""
         self._gathering.pop(log, None)
         self._handles.pop(log, None)
 
@@ -160,7 +163,7 @@ class Journal:
         """Continues in a new file; earlier records stay in the files below `number`."""
         if self.failed is not None:
             raise self.failed
-        if self._next_file is None:  # otherwise one is ready from a caller that gave up
+        if self._next_file is None:  # otherwise a cancelled caller has created one
             number = self.number + 1
             try:
                 file = await self._lane.run(lambda: self._create(number))
@@ -172,7 +175,7 @@ class Journal:
             await self.flush_notes()
 
     async def flush_notes(self) -> None:
-        """A round, whether or not a log has anything new."""
+        """Runs a round even if no log has new data."""
         if self.failed is not None:
             raise self.failed
         if self._gathered is None:
@@ -188,7 +191,7 @@ class Journal:
         self._file.close()
 
     def fail(self, cause: BaseException) -> StorageFailed:
-        """Stops acknowledging, and returns the error to raise."""
+        """Stops acknowledging appends and returns the error to raise."""
         if self.failed is not None:
             return self.failed
         self.failed = StorageFailed(cause)
@@ -196,7 +199,7 @@ class Journal:
         for future in (self.running, self._gathered, switched):
             if future is not None and not future.done():
                 future.set_exception(self.failed)
-                future.exception()  # read it here: a round without waiters must not log an error
+                future.exception()  # mark it as retrieved: a round without waiters must not log an error
         self.running = self._gathered = None
         self._gathering.clear()
         self._on_failure(self.failed)
@@ -227,7 +230,7 @@ class Journal:
                     self._handle(log, parts)
                 else:
                     self._collect(capture, parts)
-        except (CorruptSegment, LogFull) as error:  # bytes just written cannot be read again: the disk is unusable
+        except (CorruptSegment, LogFull) as error:  # data just written cannot be read again: the disk is unusable
             self.fail(error)
             return
         if parts:
@@ -241,7 +244,7 @@ class Journal:
                 by_sync = captures
                 for capture in captures:
                     capture.sync_segments()
-                # Later records of those logs declare them first.
+                # Later records of those logs are preceded by new declarations.
                 self._handles = {log: handle for log, handle in self._handles.items() if handle < first_new_handle}
         files: list[File] = []
         directories: list[str] = []
@@ -269,7 +272,7 @@ class Journal:
         handle = self._handle(capture.log, parts)
         last = len(capture.pieces) - 1
         for index, (segment, start, end) in enumerate(capture.pieces):
-            # The offset holds when all of the log's pieces are there, and a frame is whole or void.
+            # The offset is durable once all pieces of the log are written, and a frame is whole or void.
             offset = capture.end_offset if index == last else segment.base_offset
             parts.append(record_header(RecordKind.BYTES, handle, segment.base_offset, start, offset, end - start))
             parts += segment.take_new(start, end)
@@ -295,7 +298,7 @@ class Journal:
         self.sync_s += took_s
         self.sync_octaves[min(int(took_s * US_PER_S).bit_length(), OCTAVES)] += 1
         future = self.running
-        if future is None:  # failed meanwhile
+        if future is None:  # the journal failed meanwhile
             return
         if self.failed is not None:
             broken("21 after a failed sync nothing is acknowledged", journal=self.path)
@@ -324,12 +327,12 @@ class Journal:
         self.running = None
         if marks:
             self._mark(marks)
-        future.set_result(None)  # before the next round starts, so that answers leave first
+        future.set_result(None)  # before the next round starts, so that responses are sent first
         if self._gathered is not None:
             self._commit_delay.start_next()
 
     def _mark(self, marks: list[bytes | memoryview]) -> None:
-        """Records how far synced segments are valid. Not synced: it may be lost, but never wrong."""
+        """Records up to where synced segments are valid. Not synced: a record may be lost, but is never wrong."""
         try:
             self._write(marks)
         except DiskFull:
@@ -358,7 +361,7 @@ class Journal:
         return file
 
     def _switch_file(self) -> None:
-        """Only between rounds. Syncs notes in the old file with it before anything new is acknowledged."""
+        """Runs only between rounds. Syncs notes in the old file with it before anything new is acknowledged."""
         if self._next_file is None:
             return
         if self._notes_unsynced:
@@ -382,7 +385,7 @@ class Journal:
 
 
 def in_order(syncs: list[Callable[[], None]]) -> Callable[[], None]:
-    """One piece of work for a lane."""
+    """Combines the syncs into one piece of work for a lane."""
 
     def run() -> None:
         for sync in syncs:

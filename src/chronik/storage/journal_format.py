@@ -1,8 +1,9 @@
-"""The journal's bytes: frames of records, one frame a round. Pure functions.
+"""The format of the journal: frames of records, one frame per round. Pure functions.
 
 A frame is whole or void: its checksum covers everything in it. Only the last frames of a journal may be torn, because a
-round is synced before the next one is written; `synced_bytes` in each frame says how far the file was known to be on
-disk when the frame was written, which tells a torn tail (cut it) from damage to what had been acknowledged (report it).
+round is synced before the next one is written. `synced_bytes` in each frame is the size of the file that was known to
+be on disk when the frame was written. This distinguishes a torn tail, which is truncated, from damage to acknowledged
+data, which is reported.
 
     frame   magic u32, crc32c u32 (of its own position in the file as u64 and of what follows), body_bytes u32,
             synced_bytes u64, records
@@ -27,7 +28,7 @@ MAGIC = 0x43484A31
 JOINED_BYTES_MAX = 4096  # up to this size one copy is cheaper than a system call with several buffers
 FRAME = struct.Struct(">IIIQ")
 POSITION = struct.Struct(">Q")
-FRAME_CHECKED = struct.Struct(">QIQ")  # position, and what the checksum covers of the header
+FRAME_CHECKED = struct.Struct(">QIQ")  # position, and the header fields that the checksum covers
 RECORD = struct.Struct(">BIqqqI")
 DIGEST = struct.Struct(">I")
 IDENTITY = struct.Struct(">16si")
@@ -36,15 +37,15 @@ OWNER = -1  # partition of the declaration that names a directory instead of a l
 
 class RecordKind(IntEnum):
     DECLARE = 1  # data: topic id, partition, topic name
-    BYTES = 2  # data: what stands at `position` of `segment`; afterwards the log is durable up to `offset`
+    BYTES = 2  # data: the bytes at `position` of `segment`; they make the log durable up to `offset`
     MARK = 3  # the log is durable up to `offset`, at `position` of `segment`, by the segments themselves; data: digest
     TRUNCATE = 4  # everything from `offset`, at `position` of `segment`, is void
     START = 5  # the log starts at `offset`
     DROP = 6  # the log was deleted
-    ROLL = 7  # `segment` was started: a file of the log's directory that no roll tells of is none of the log
-    GAP = 8  # the batch at `position` of `segment` begins at `offset`, which does not join the one before it
-    NAMED = 10  # the log's directory says durably whose it is
-    SET_ASIDE = 9  # the log is no longer one of this node, and its files are kept as a stray
+    ROLL = 7  # `segment` was started: a segment file in the log's directory without a ROLL does not belong to the log
+    GAP = 8  # the batch at `position` of `segment` begins at `offset`, which does not continue the previous one
+    NAMED = 10  # the log's directory durably names its partition
+    SET_ASIDE = 9  # the log no longer belongs to this node, and its files are kept as a stray
 
 
 class JournalRecord(NamedTuple):
@@ -62,7 +63,7 @@ class Frame(NamedTuple):
 
 
 class Torn(NamedTuple):
-    """Where whole frames end, and whether that lies below what a later frame knew to be synced."""
+    """The end of the whole frames, and whether it is below the synced size that a later frame records."""
 
     position: int
     damaged: bool
@@ -77,7 +78,7 @@ def mark(handle: int, segment: int, position: int, offset: int, digest: int) -> 
 
 
 def digest_of(mark: JournalRecord) -> int | None:
-    """None of a mark of an older release, and of one that repeats what another said."""
+    """None for a mark of an older release, and for one that repeats an earlier one."""
     return int(DIGEST.unpack(mark.data)[0]) if mark.data else None
 
 
@@ -121,7 +122,7 @@ def read_frames(data: memoryview) -> tuple[list[Frame], Torn]:
 
 
 def _frame_at(data: memoryview, position: int) -> tuple[int, int] | None:
-    """(body_bytes, synced_bytes) of a whole frame there, else None."""
+    """(body_bytes, synced_bytes) of a whole frame at the position, else None."""
     if position + FRAME.size > len(data):
         return None
     magic, checksum, body_bytes, synced_bytes = FRAME.unpack_from(data, position)
@@ -133,7 +134,7 @@ def _frame_at(data: memoryview, position: int) -> tuple[int, int] | None:
 
 
 def _synced_past(data: memoryview, position: int) -> bool:
-    """Whether any whole frame behind `position` proves that the bytes at `position` had been synced."""
+    """Whether a whole frame after `position` proves that the bytes at `position` had been synced."""
     rest = bytes(data[position:])
     magic = MAGIC.to_bytes(4, "big")
     at = rest.find(magic)

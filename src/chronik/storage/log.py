@@ -1,7 +1,7 @@
 """One partition's log: append, roll, truncate. The journal reports what is durable. Reads are in `log_reads`.
 
-Everything runs on the event loop, in sections without await, so offsets are assigned in the order of the calls and no
-reader ever sees half an append. A log never waits: `when_durable` returns a future, nothing else is asynchronous.
+Everything runs on the event loop in sections without await. So offsets are assigned in the order of the calls, and no
+reader sees half an append. A log never waits: only `when_durable` is asynchronous, and it returns a future.
 
 Offsets: start_offset <= durable_offset <= end_offset. Nothing is on disk before the first append, so thousands of new
 partitions cost nothing. The replica owns `high_watermark`; here it only limits retention and compaction.
@@ -45,7 +45,7 @@ from chronik.wire.batches import (
     validate_replicated,
 )
 
-JOINED_BYTES_MAX = 4096  # up to this size one copy is cheaper than a system call with several buffers
+JOINED_BYTES_MAX = 4096  # up to this size, one copy is cheaper than a system call with several buffers
 _new = tuple.__new__
 _stamp = STAMP.pack
 _base_offset = attrgetter("base_offset")
@@ -82,14 +82,16 @@ class Log(ReadableLog):
         super().__init__(disk, directory, topic, topic_id, partition, config, journal)
         self.high_watermark = 0
         self.producers = ProducerState()
-        self.snapshot: tuple[int, bytes] = (0, b"")  # (offset, producers as of it), from where truncation replays
+        # (offset, producers as of it), where replay after a truncation starts.
+        self.snapshot: tuple[int, bytes] = (0, b"")
         self.prepared_cut: PreparedCut | None = None  # computed in advance for a planned truncation
         self.on_durable: Callable[[], None] | None = None  # called whenever durable_offset has advanced
-        self.is_read = True  # by consumers and followers: what is synced stays in memory while the kernel has room
-        self.is_noted = False  # the journal mentions this log, or did
-        self.drops_first = False  # a log of this id was deleted without room to note it: the journal notes that first
-        self.checkpointed_segment = 0  # compaction stays below it: recovery puts no journaled bytes there
-        self.durable_mark = (0, 0, 0)  # segment, position and offset, as recovery found them: for damaged logs
+        self.is_read = True  # by consumers or followers: synced data stays in the page cache while the kernel has room
+        self.is_noted = False  # whether the journal has ever mentioned this log
+        # A log of this id was deleted without space to note it: the journal must note that first.
+        self.drops_first = False
+        self.checkpointed_segment = 0  # compaction stays below it: recovery writes no journaled bytes there
+        self.durable_mark = (0, 0, 0)  # segment, position and offset that recovery found, for damaged logs
         # Journals with bytes that recovery could not put into segments.
         self.needed_journals: frozenset[int] = frozenset()
         self.rolled: set[int] = set()  # base offsets of segments that recovery knows only from the journal
@@ -98,7 +100,7 @@ class Log(ReadableLog):
 
     @property
     def durable_offset(self) -> int:
-        """The end of what survives a power cut; with durability "os", of what survives a crash of the process."""
+        """The end of the data that survives a power cut; with durability "os", a crash of the process."""
         return self.end_offset if self.config.durability == "os" else self._durable_offset
 
     # Appending.
@@ -113,7 +115,8 @@ class Log(ReadableLog):
         guard: Guard | None = None,
         transaction_version: int = 0,
     ) -> Appended:
-        """Assigns offsets and writes, or raises and changes nothing. For a duplicate returns the first offsets.
+        """Assigns offsets and writes the batches, or raises and changes nothing. Returns the original offsets of a
+        duplicate.
 
         The caller has checked the batch. `verify` is the check to run after the sequence numbers. `guard` is the
         result of `producers.guard_for`, and `transaction_version` that of a marker's transaction.
@@ -162,7 +165,7 @@ class Log(ReadableLog):
         return _new(Appended, (offset, next_offset - 1, append_time_ms, False))
 
     def append_fetched(self, buffer: memoryview, leader_epoch: int = EPOCH_MAX) -> None:
-        """A follower's append: offsets and epochs are the leader's. An incomplete batch at the end is ignored."""
+        """A follower's append: the leader has assigned offsets and epochs. Ignores an incomplete batch at the end."""
         if self._journal.failed is not None or self.damage is not None:
             raise self._journal.failed or self.damage or StorageError
         batches = validate_replicated(buffer, self.end_offset, leader_epoch)
@@ -173,7 +176,7 @@ class Log(ReadableLog):
         segment = self._room_for(size_bytes, next_offset, batches[0].max_timestamp)
         self._note_gaps(segment, batches)
         whole = buffer[:size_bytes]
-        # Copies of a few small batches go to the journal directly, without reading them from the file again.
+        # Small batches are copied, so that the journal need not read them from the file again.
         position = self._write(segment, [bytes(whole) if size_bytes < JOINED_BYTES_MAX else whole], size_bytes)
         self.end_offset = next_offset
         for batch in batches:
@@ -196,7 +199,7 @@ class Log(ReadableLog):
             self.sparse_offset = batches[-1].next_offset
 
     def note_batch(self, segment: Segment, position: int, batch: BatchView) -> None:
-        """Updates everything derived from the log with a batch in the segment. Used by recovery and followers."""
+        """Updates all state derived from the log with a batch in the segment. Used by recovery and followers."""
         self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
         if batch.producer_id != NO_PRODUCER_ID:
             aborted = self.producers.note_batch(batch, batch.base_offset, batch.max_timestamp)
@@ -207,7 +210,7 @@ class Log(ReadableLog):
         segment.note(batch.base_offset, batch.next_offset, position, end, largest_ms, interval_bytes, stamp, batch.crc)
 
     def _room_for(self, size_bytes: int, next_offset: int, timestamp_ms: int) -> Segment:
-        """The segment to write to; a new one when the current one is full or old enough."""
+        """The segment for the next write; a new one if the current one is full or old enough."""
         segments = self.segments
         if not segments:
             return self._add_segment(self.end_offset)
@@ -222,7 +225,7 @@ class Log(ReadableLog):
         return segment
 
     def roll(self) -> Segment:
-        """Starts a new segment at the end. Without space for it, the log is unchanged."""
+        """Starts a new segment at the end of the log. If there is no space for it, the log is unchanged."""
         self.segments[-1].seal()
         return self._add_segment(self.end_offset)
 
@@ -231,8 +234,8 @@ class Log(ReadableLog):
         try:
             self._journal.note(self, RecordKind.ROLL, base_offset)
         except LogFull:
-            # Do not keep the segment without its file: a noted segment without a file would end the one before it,
-            # which continues to be used.
+            # Do not keep a segment whose file could not be noted: a noted segment without a file would mark the end of
+            # the previous one, which continues to be used.
             self._remove(segment)
             raise
         self.segments.append(segment)
@@ -243,7 +246,7 @@ class Log(ReadableLog):
             return segment.write(buffers, size_bytes)
         except DiskFull as error:
             raise LogFull(f"no space for {size_bytes} bytes in {segment.path}: free some disk space") from error
-        except FileNotFoundError as error:  # it was removed while closed
+        except FileNotFoundError as error:  # it was removed while it was closed
             lost = CorruptSegment(segment.path, 0, segment.base_offset, f"it cannot be opened: {error}")
             self.met_damage(lost)
             raise lost from error
@@ -286,7 +289,8 @@ class Log(ReadableLog):
         return True
 
     def made_synced(self, capture: Capture) -> bool:
-        """Like `made_durable`, for the segments alone: they may need a note in the journal that is not synced yet."""
+        """Like `made_durable`, but only for the segments: a note that they depend on may not be synced in the journal
+        yet."""
         self.is_named_durably |= capture.names
         if capture.generation != self.generation:
             return False
@@ -302,12 +306,12 @@ class Log(ReadableLog):
     # Transactions.
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """The end for readers of committed records: never before the log's start."""
+        """The end offset for consumers that read committed records; never before the log's start."""
         return max(self.producers.last_stable_offset(high_watermark), min(self.start_offset, high_watermark))
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions with a record in first..end, `end` exclusive, by first offset, for readers of committed
-        records. Raises NotReady if they are not known immediately (`aborted_mending`)."""
+        """Aborted transactions with a record in first..end, `end` exclusive, by first offset, for consumers that read
+        committed records. Raises NotReady if finding them takes long (see `aborted_mending`)."""
         if not self.segments:
             return []
         if not self.aborted.is_whole:
@@ -329,7 +333,8 @@ class Log(ReadableLog):
         return preparing_cut(self, self._cut_at(offset)[2])
 
     def _cut_at(self, offset: int) -> tuple[int, int, int]:
-        """The place of a cut at `offset`: index of the segment, position in it, and the offset of the batch there."""
+        """The place of a truncation at `offset`: index of the segment, position in it, and the offset of the batch
+        there."""
         index = self.index_at(offset)
         segment = self.segments[index]
         position = segment.position_of(offset)
@@ -350,7 +355,7 @@ class Log(ReadableLog):
         index, position, offset = self._cut_at(offset)
         segment = self.segments[index]
         segment.make_ready_to_cut()
-        # The note comes first: a file that is shorter than the journal says would count as damaged.
+        # The note comes first: a file that is shorter than the journal says counts as damaged.
         self._journal.note(self, RecordKind.TRUNCATE, segment.base_offset, position, offset)
         self._journal.sync_notes()
         self._drop_segments(index + 1, len(self.segments))
@@ -365,7 +370,7 @@ class Log(ReadableLog):
         check_log(self)
 
     def restart_at(self, offset: int) -> None:
-        """Drops everything and continues at `offset`, even if LogFull says that there is no space for a file yet."""
+        """Drops everything and continues at `offset`, even if LogFull reports that there is no space for a file yet."""
         notes = [
             (RecordKind.TRUNCATE, offset, 0, offset),
             (RecordKind.START, 0, 0, offset),
@@ -377,7 +382,7 @@ class Log(ReadableLog):
         self._cut_back(offset)
         self.start_offset = self._durable_offset = offset
         self.damage = self.rot = None
-        self.is_named_durably = False  # it may be in a new directory
+        self.is_named_durably = False  # the directory may be a new one
         self.epochs.clear()
         self.producers.clear()
         self.aborted.clear()
@@ -409,22 +414,22 @@ class Log(ReadableLog):
         check_log(self)
 
     def drop_below(self, offset: int) -> None:
-        """Removes segments that hold nothing at or above `offset`. The one that is written to stays.
+        """Removes segments without records at or above `offset`, except the last segment.
 
-        The journal must durably record that the log starts at or above `offset`. `start_offset` alone is not enough: it
-        may just have advanced, and a power cut would undo that.
+        Before the call, the journal must durably record that the log starts at or above `offset`. `start_offset` alone
+        is not enough: it may just have advanced, and a power cut would undo that.
         """
         self._drop_segments(0, self.index_at(min(offset, self.start_offset)))
         check_log(self)
 
     def replace_segments(self, first: int, end: int, replacements: list[Segment]) -> None:
-        """Compaction has replaced the segments first..end."""
+        """Puts the result of compaction in the place of the segments first..end."""
         self.segments[first:end] = replacements
         self._watch(replacements)
         check_log(self)
 
     def adopt(self, segments: list[Segment], durable_offset: int) -> None:
-        """Recovery passes on the segments that it found."""
+        """Takes over the segments that recovery found."""
         self.segments = segments
         self._durable_offset = durable_offset
         self._watch(segments)
@@ -432,6 +437,6 @@ class Log(ReadableLog):
         check_log(self)
 
     def note_cut(self) -> None:
-        """Recovery has truncated a torn tail or removed files: what older journals say about them is void."""
+        """Records that recovery truncated a torn tail or removed files; older records about these are void."""
         segment = self.segments[-1]
         self._journal.note(self, RecordKind.TRUNCATE, segment.base_offset, segment.size_bytes, self.end_offset)

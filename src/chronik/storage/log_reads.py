@@ -1,7 +1,7 @@
-"""Reads of a partition's log: whole batches, of one segment at a time, checked before they are returned.
+"""Reads of a partition's log: whole batches of one segment at a time, verified before they are returned.
 
-Reading changes nothing but what is known about damage. It never waits: a read that misses the page cache blocks the
-event loop, except for large, checked pieces, which are located here and read when they are sent (`Unread`).
+Reading changes nothing, except that it records damage. It never waits: a read that misses the page cache blocks the
+event loop. Large, verified pieces are only located here, and read when they are sent (`Unread`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ReadableLog(LogSegments):
     def read(
         self, offset: int, *, bytes_max: int, offset_limit: int, at_least_one: bool = True, to_send: bool = False
     ) -> LogRead:
-        """Whole batches from the one that holds `offset`, all below `offset_limit`, of one segment at a time.
+        """Returns whole batches of one segment, from the one that holds `offset`, all below `offset_limit`.
 
         `at_least_one` returns a first batch that is larger than `bytes_max`, so that a reader always makes progress.
         With `to_send`, the result may be Unread.
@@ -41,7 +41,7 @@ class ReadableLog(LogSegments):
             if start >= segment.size_bytes and self._is_dense(segment):
                 raise segment.lacks(offset)
             if is_last or segment_end >= limit:
-                return LogRead([], 0, offset)  # compaction left nothing between here and the limit
+                return LogRead([], 0, offset)  # compaction has removed everything up to the limit
             index += 1
         found = None
         if to_send:
@@ -59,7 +59,7 @@ class ReadableLog(LogSegments):
     def _find(
         self, segment: Segment, start: int, stop: int, bytes_max: int, offset_end: int, *, at_least_one: bool
     ) -> tuple[Unread, int] | None:
-        """The piece that `read_batches` would return, if it is large and was checked before; else None."""
+        """The piece that `read_batches` would return, if it is large and was verified before; else None."""
         large_bytes = self._disk.piece_bytes_min
         if min(stop - start, bytes_max) < large_bytes:
             return None
@@ -68,11 +68,11 @@ class ReadableLog(LogSegments):
             return None
         try:
             return Unread(self, segment, start, size_bytes, offset_end), next_offset
-        except OSError:  # the caller reads it now and reports what is wrong
+        except OSError:  # the caller reads it now and reports the error
             return None
 
     def _end_of_reading(self, offset: int, offset_limit: int) -> int:
-        """The end of what can be read from `offset` on. Raises if `offset` is out of range or damaged."""
+        """The end of the readable range from `offset` on. Raises if `offset` is out of range or damaged."""
         if not self.start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRange(offset, self.start_offset, self.end_offset)
         limit = min(offset_limit, self.end_offset)
@@ -83,16 +83,16 @@ class ReadableLog(LogSegments):
         return limit
 
     def doubt(self, offset: int) -> None:
-        """The next read of this segment checks every byte again, even if it was checked before."""
+        """The next read of this segment verifies every byte again, even if it was verified before."""
         if self.segments and self.start_offset <= offset < self.end_offset:
             self.segments[self.index_at(offset)].doubt()
 
     def require_readable(self, offset: int, *, offset_limit: int) -> None:
-        """Raises what `read` would raise because of the offset, not because of what it would find there."""
+        """Raises the errors of `read` that concern the offset, not the data there."""
         self._end_of_reading(offset, offset_limit)
 
     def readable_bytes(self, offset: int, *, offset_limit: int) -> int:
-        """How many bytes repeated reads would return from `offset` on, computed from positions alone."""
+        """The number of bytes that repeated reads would return from `offset` on, computed from positions alone."""
         limit = self._end_of_reading(offset, offset_limit)
         if offset >= limit:
             return 0

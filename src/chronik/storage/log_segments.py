@@ -1,8 +1,7 @@
 """A partition's segments as files: created, removed, and found by offset. Knows which of them are damaged.
 
-Nothing here assigns an offset or decides what is deleted: `Log` does. A partition has no directory and no file before
-its first append. A full disk raises LogFull and changes nothing that matters; any other error of the disk fails the
-journal, and with it the node.
+`Log` assigns offsets and decides what is deleted. A partition has no directory and no file before its first append. A
+full disk raises LogFull and changes nothing that matters. Any other disk error fails the journal and with it the node.
 """
 
 from __future__ import annotations
@@ -72,18 +71,21 @@ class LogSegments:
         self.start_offset = 0
         self.end_offset = 0
         self.compacted_offset = 0  # compaction has processed every record below it
-        self.sparse_offset = 0  # below it offsets may be missing: compacted here, or by the leader it was fetched from
-        self.generation = 0  # counts truncations: captures from before one are void
+        # Below it, offsets may be missing: compacted here, or by the leader that the log was fetched from.
+        self.sparse_offset = 0
+        self.generation = 0  # counts truncations: captures from before a truncation are void
         self.epochs = LeaderEpochs()
         self.aborted = AbortedTransactions(disk, self.directory)
         self.segments: list[Segment] = []  # by base offset; the last one is written to
         self.damage: CorruptSegment | None = None  # found by recovery below the durable mark: nothing is appended
-        self.rot: CorruptSegment | None = None  # found since then, the lowest: only the damaged part is refused
+        # The lowest damage found since then: only reads of the damaged part fail.
+        self.rot: CorruptSegment | None = None
         self.deleted = False
-        self.on_lost: Callable[[Any], None] | None = None  # called with the log when `lost` has changed, at any time
+        # Called with the log when `lost` has changed; may be called at any time.
+        self.on_lost: Callable[[Any], None] | None = None
         self.on_open: Callable[[Segment], None] | None = None  # called before one of its files is opened
-        self.has_directory = False  # also if it has no files
-        self.is_named_durably = False  # its directory says whose it is, also after a power cut
+        self.has_directory = False  # also true without files in it
+        self.is_named_durably = False  # its directory durably names its partition
         self.directory_durably = False  # a deleted log had this directory: its removal must stay durable
         self._disk = disk
         self._journal = journal
@@ -126,7 +128,7 @@ class LogSegments:
         return Expected(segment.base_offset, offset_end, self._is_dense(segment), self.epochs.epoch_of)
 
     def met_damage(self, damage: CorruptSegment) -> None:
-        """A read found wrong bytes, or a file is missing. Only records that; nothing is changed."""
+        """Records that a read found wrong bytes or a missing file. Nothing else is changed."""
         if self.deleted or (self.rot is not None and self.rot.lost_from <= damage.lost_from):
             return
         self.rot = damage
@@ -152,7 +154,9 @@ class LogSegments:
         return segment
 
     def naming_file(self) -> File | None:
-        """The file that names the directory's partition. None without a directory, or without space: it is retried."""
+        """The file that names the directory's partition. None without a directory; None without space, and then
+        retried.
+        """
         if (
             not self.has_directory or self.damage is not None
         ):  # the damage may be that the directory is another partition's
@@ -175,8 +179,8 @@ class LogSegments:
         del self.segments[first:end]
 
     def sync_cut(self, segment: Segment) -> None:
-        """Blocks until a truncation is durable. Otherwise a power cut could mix bytes from before and after it, and
-        epochs would not reveal it."""
+        """Blocks until a truncation is durable. Otherwise a power cut could mix bytes from before and after the
+        truncation, which epochs would not reveal."""
         try:
             for file in segment.files():
                 file.sync()

@@ -40,7 +40,7 @@ logger = logging.getLogger("chronik.storage")
 
 
 class Logs:
-    """`failed` is set when a sync failed: nothing is acknowledged after that, and the node must stop."""
+    """`failed` is set when a sync failed. After that nothing is acknowledged, and the node must stop."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class Logs:
         self.directory = directory
         self.config = config
         self.open_files = OpenFiles(disk.files_max, journal.fail)
-        self.on_lost: Callable[[Log], None] | None = None  # called with logs that lack records they acknowledged
-        self.older_release_wrote = False  # since a release with a manifest did
+        self.on_lost: Callable[[Log], None] | None = None  # called with logs that lack records that they acknowledged
+        self.older_release_wrote = False  # a release without a manifest wrote here after one with a manifest
         self._logs: dict[LogKey, Log] = {}
         self._disk = disk
         self._journal = journal
@@ -86,7 +86,7 @@ class Logs:
         logs here before, so there must be one. `owner` is the id of the directory; if it has none yet, `belong_to`
         follows.
 
-        Raises CannotRecover, and changes nothing, when a file that says what was acknowledged is missing or damaged.
+        Raises CannotRecover, and changes nothing, if a file that records what was acknowledged is missing or damaged.
         """
         disk = runtime.disk
         disk.make_directory(directory)
@@ -131,8 +131,8 @@ class Logs:
             n: (journal_path(journals, n), disk.read_file(journal_path(journals, n))) for n in numbers if n >= oldest
         }
         for path, data in contents.values():
-            # Data read here counts as durable, so sync it. The last round may be only in the page cache: after kill -9,
-            # or because its sync failed.
+            # Recovery treats everything that it reads as durable, so sync it. The last round may be only in the page
+            # cache, after kill -9 or a failed sync.
             file = disk.open(path)
             file.write_again(0, len(data))
             file.sync()
@@ -175,14 +175,14 @@ class Logs:
                 continue
             found = partition_metadata.read(self._disk, f"{self.directory}/{name}")
             if name in deleted and (found is None or found.topic_id == deleted[name]):
-                # The renaming did not reach the disk, and no later log in its place had durable data.
+                # The rename did not reach the disk, and no later log in its place had durable data.
                 self._disk.remove_tree(f"{self.directory}/{name}")
             elif not holds_records(self._disk, f"{self.directory}/{name}"):
                 self._disk.remove_tree(f"{self.directory}/{name}")
             else:
                 why = "is in no journal, so this node has acknowledged nothing of it, or somebody put it there"
                 self._deletions.set_directory_aside(name, why, now_ms)
-        # Renamings and removals by this and the last process must stay durable before a new log gets such a name.
+        # Renames and removals by this process and the last one must be durable before a new log gets such a name.
         self._disk.sync_directory(self.directory)
 
     @property
@@ -204,7 +204,7 @@ class Logs:
         return self._logs.values()
 
     def create(self, topic: str, topic_id: bytes, partition: int, config: LogConfig) -> Log:
-        """Creates a log without files: they appear with the first append. An existing log gets this config."""
+        """Creates a log without files, which appear with the first append. An existing log gets this config."""
         log = self._logs.get((topic_id, partition))
         if log is None:
             return self._new(topic, topic_id, partition, config)
@@ -226,7 +226,7 @@ class Logs:
             self.on_lost(log)
 
     def cut_lost(self, log: Log, now_ms: int) -> None:
-        """Drops what is damaged, so that it can be copied from another replica. A foreign directory is set aside."""
+        """Drops the damaged part, so that it can be copied from another replica. A foreign directory is set aside."""
         if isinstance(log.damage, ForeignDirectory):
             self._deletions.set_foreign_aside(log, now_ms)
         lost_logs.cut(log, self._disk)
@@ -234,8 +234,8 @@ class Logs:
     def look_for_vanished(self) -> Iterator[None]:
         """Finds files that were removed, replaced or truncated while this process writes to them, losing the writes.
 
-        A generator, so that the loop runs between logs. If the journal is gone, nothing can be acknowledged
-        and the node fails. A log whose segment is gone is lost.
+        A generator, so that the loop runs between logs. Without the journal nothing can be acknowledged, so the node
+        fails. A log whose segment is missing counts as lost.
         """
         if self._journal.failed is None and not self._journal.is_in_place:
             self._journal.fail(
@@ -247,8 +247,8 @@ class Logs:
                 lost_logs.files_vanished(log)
 
     def delete(self, log: Log) -> Coroutine[Any, Any, None]:
-        """Deletes the log for every caller; its name and directory are free for another log when this returns. The
-        returned coroutine removes its files; the caller runs it."""
+        """Deletes the log for every caller. When this returns, its name and directory are free for another log. The
+        returned coroutine removes its files; the caller must run it."""
         key = (log.topic_id, log.partition)
         check(self._logs.get(key) is log, "30 a log is deleted once", log=log)
         del self._logs[key]
@@ -265,10 +265,11 @@ class Logs:
     async def maintain(
         self, now_ms: int, judged_at: Callable[[int], int] | None = None, *, retains: bool = True
     ) -> None:
-        """One step of everything that is due: retention (if `retains`), compaction, checkpoint. Never two at a time.
+        """Runs one step of everything that is due: retention (if `retains`), compaction, checkpoint. Steps never
+        overlap.
 
-        `judged_at` returns the time to compare with, given a retention time in ms; default: `now_ms`. On a full disk,
-        work that needs space waits for the next step; retention, which frees space, has a reserve.
+        `judged_at` returns the time to compare with for a retention time in ms; default: `now_ms`. On a full disk, work
+        that needs space waits for the next step. Retention frees space and may use the reserve.
         """
         async with self._maintaining:
             try:
@@ -310,7 +311,7 @@ class Logs:
             self._disk.unlock(f"{self.directory}/.lock")
 
     def free_reserve(self) -> None:
-        """Frees some space on a full disk; maintenance takes it again when there is enough."""
+        """Frees some space on a full disk. Maintenance reserves it again when there is enough."""
         self._reserve.free()
 
 

@@ -1,4 +1,4 @@
-"""Logs that lack records they acknowledged: what is known about them, and truncating them before they are copied again.
+"""Logs that lack records that they acknowledged: finds them, and truncates them before the records are copied again.
 
 Nothing here decides that records may be dropped. The caller of `cut` must know that another replica has them, and that
 the cluster does not rely on this one.
@@ -89,7 +89,7 @@ def cut(log: Log, disk: Disk) -> None:
         lost_from=lost.lost_from,
         damage=log.damage,
     )
-    for name in disk.list(log.directory):  # files that recovery did not take up
+    for name in disk.list(log.directory):  # files that recovery did not use
         path = f"{log.directory}/{name}"
         if name.endswith(".log") and all(path != segment.path for segment in log.segments):
             disk.remove(path)

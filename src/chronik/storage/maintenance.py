@@ -1,7 +1,7 @@
 """One step of a node's maintenance of its logs: retention, compaction, checkpoint.
 
-A step runs on the event loop, a few logs at a time, and waits for disks on a lane of its own. If something is wrong
-with one log, it is reported, and the other logs are maintained as usual; only a failed sync is raised.
+A step runs on the event loop, a few logs at a time, and waits for disks on a lane of its own. An error in one log is
+reported, and the other logs are maintained as usual; only a failed sync is raised.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from chronik.wire.errors import WireError
 
 logger = logging.getLogger("chronik.storage")
 
-LOGS_PER_STEP = 50  # looked at before the loop gets its turn: about a millisecond
+LOGS_PER_STEP = 50  # visited before the loop continues: about a millisecond
 
 
 class Maintenance:
-    """`logs` is shared with its owner, which adds and removes logs between the steps and during them."""
+    """`logs` is shared with its owner, which may add and remove logs during a step."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Maintenance:
                 try:
                     log.advance_start(retention.start_after_retention(log, now_ms))
                 except (DiskFull, LogFull):
-                    # The space is used at once, before an await: producers would take what is free for long.
+                    # Use the space immediately, before an await: otherwise producers would take it.
                     self._reserve.free()
                     log.advance_start(retention.start_after_retention(log, now_ms))
             if len(log.segments) > 1 and log.segments[1].base_offset <= log.start_offset:
@@ -116,7 +116,7 @@ class Maintenance:
         kept_ms = self._config.stray_retention_ms
         await self._lane.run(partial(self._deletions.strays.remove_older, judged_at(kept_ms) - kept_ms))
         if shortened:
-            # The journal first: a missing segment is only correct if the log is known to start behind it.
+            # The journal comes first: a missing segment is only correct if the log is known to start after it.
             await self._journal.flush_notes()
             for log, start_offset in shortened:
                 if not log.deleted:
@@ -126,7 +126,7 @@ class Maintenance:
 
     @contextmanager
     def _reported(self, log: Log, done: str) -> Iterator[None]:
-        """Around work on one log. If it fails, the operator is told that the log is not `done`."""
+        """Wraps work on one log. If it fails, logs that this log is not `done`."""
         try:
             yield
         except StorageFailed:

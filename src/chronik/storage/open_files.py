@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from chronik.storage.segment import Segment
 
 FILES_PER_SEGMENT = 2  # log and index
-LOOKED_AT_MAX = 64  # at once, for some that cost nothing to close
+LOOKED_AT_MAX = 64  # examined per call, to find some that cost nothing to close
 LET_GO_AT_ONCE = 8
 
 
 class OpenFiles:
-    """`fail` is told of a failed sync and returns what to raise."""
+    """`fail` is called with the error of a failed sync and returns the error to raise."""
 
     def __init__(self, files_max: int, fail: Callable[[OSError], StorageFailed]) -> None:
         self.segments_max = max(1, files_max // FILES_PER_SEGMENT)
         self._fail = fail
-        self._open: dict[ref[Segment], None] = {}  # those looked at last are at the end
+        self._open: dict[ref[Segment], None] = {}  # the most recently examined ones are at the end
 
     def __len__(self) -> int:
         return len(self._open)
@@ -43,7 +43,7 @@ class OpenFiles:
         return len(self._open) >= self.segments_max
 
     def opens(self, segment: Segment) -> None:
-        """It is about to open a file."""
+        """Called when the segment is about to open a file."""
         key = ref(segment, self._forget)
         if (key not in self._open and self.is_at_limit) or (
             FEW_OPEN_FILES.is_on and self._open and key not in self._open and FEW_OPEN_FILES.fires()

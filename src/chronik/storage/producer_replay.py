@@ -1,12 +1,12 @@
-"""Producers of a log after a cut: by what is kept of their batches, else by the last checkpoint and the log itself.
+"""Restores a log's producers after a truncation: from their kept batches, else from the last checkpoint and the log.
 
-Replicas of a partition may know different pasts: one has read all of the log, another only what was left of it when it
-began. So what a replica says of transactions depends on records at or above the log's start alone: a transaction begins
-with the first of them.
+Replicas of a partition may know different parts of the log: one has read all of it, another only what retention had
+left when it started. So a replica's statements about transactions depend only on records at or above the log's start: a
+transaction begins with its first remaining record.
 
-Reading a large log takes many seconds. So a cut that needs it is prepared: `preparing_cut` reads in small steps while
-the log is still whole, and the cut then takes what it found. What lies before a cut never changes, so the log may grow
-meanwhile; another cut makes the preparation void.
+Reading a large log takes many seconds. So a truncation that needs it is prepared: `preparing_cut` reads in small steps
+before the truncation, which then uses the result. Records before the truncation point never change, so the log may grow
+meanwhile. Another truncation makes the preparation void.
 """
 
 from __future__ import annotations
@@ -21,26 +21,28 @@ from chronik.wire.batches import NO_PRODUCER_ID
 if TYPE_CHECKING:
     from chronik.storage.log import Log
 
-# Batches that are looked at behind a new start: a few ten milliseconds. A transaction that has none among them keeps
-# its old beginning. Readers then stop at the log's start until it ends, as with Kafka.
+# The number of batches to search after a new log start, which takes a few tens of milliseconds. A transaction without a
+# batch among them keeps its old first offset. Readers then stop at the log's start until the transaction ends, as in
+# Kafka.
 SEARCHED_BATCHES_MAX: Final = 20_000
 
 
-# Records that are read again at once: a few ten milliseconds if each is a batch of its own.
+# Up to this many records are read again at once: a few tens of milliseconds if each is a batch of its own.
 AT_ONCE_RECORDS_MAX: Final = 2_000
 BATCHES_PER_STEP: Final = 16
 
 
 class PreparedCut(NamedTuple):
-    """The producers as of `offset`, read from a log that had been cut `generation` times."""
+    """The producers as of `offset`, read from a log that had been truncated `generation` times."""
 
     offset: int
     generation: int
-    producers: ProducerState | None  # None: the log could not be read, so the cut reads it and meets the damage
+    # None: the log could not be read. The truncation reads it again and reports the damage.
+    producers: ProducerState | None
 
 
 def preparing_cut(log: Log, offset: int) -> Work[None] | None:
-    """What has to be done in turns before the log is cut at `offset`, at the beginning of a batch. None: nothing."""
+    """Work to run in slices before the log is truncated at `offset`, the start of a batch. None: no work is needed."""
     has_marker_behind = log.aborted.last_offset >= offset or not log.aborted.is_whole
     if not has_marker_behind and log.producers.may_take_back_from(offset):
         return None
@@ -81,7 +83,7 @@ def _is_prepared(log: Log, offset: int, generation: int) -> bool:
 
 
 def _replayed_from(log: Log, end_offset: int) -> tuple[int, bytes]:
-    """Where reading begins for the producers as of `end_offset`, and what they were there."""
+    """Where to start reading for the producers as of `end_offset`, and the producers' state there."""
     offset, data = log.snapshot
     if offset > end_offset or offset < log.segments[0].base_offset:
         return log.start_offset, b""
@@ -89,8 +91,9 @@ def _replayed_from(log: Log, end_offset: int) -> tuple[int, bytes]:
 
 
 def rebuild_producers(log: Log) -> None:
-    """As of the end, where the log was just cut. Reading is the last resort: from the beginning, if the cut is below
-    the last checkpoint, or if some of what came behind that is gone."""
+    """Restores the producers as of the end, where the log was just truncated. If the kept batches do not suffice, reads
+    the log: from the last checkpoint, or from the beginning if the truncation is below it or records after it are gone.
+    """
     is_prepared = _is_prepared(log, log.end_offset, log.generation - 1)
     prepared, log.prepared_cut = log.prepared_cut, None
     has_marker_gone = log.aborted.truncate(log.end_offset)
@@ -109,7 +112,7 @@ def rebuild_producers(log: Log) -> None:
 
 
 def replay(log: Log, offset: int) -> None:
-    """Reads from `offset` on what producers wrote."""
+    """Adds the batches of producers from `offset` on."""
     for segment in log.segments[log.index_at(offset) :]:
         for position, header in segment.headers(segment.position_of(offset)):
             if header.producer_id == NO_PRODUCER_ID or header.next_offset <= offset:
@@ -121,7 +124,7 @@ def replay(log: Log, offset: int) -> None:
 
 
 def forget_deleted(log: Log) -> None:
-    """Transactions that began before the log's start begin with the first of their batches that is left.
+    """Moves the first offset of transactions that began before the log's start to their first remaining batch.
 
     Such a transaction is open at the start, so its producer's next transactional batch belongs to it, unless a marker
     comes first.
@@ -151,8 +154,8 @@ def _producer_at(log: Log, offset: int) -> int:
 
 
 def _first_batches(log: Log, producer_ids: set[int]) -> tuple[dict[int, int], bool]:
-    """The first transactional batch of each producer from the log's start on, if no marker comes before it. False: the
-    search has ended before the log, and before all were found."""
+    """The first transactional batch of each producer at or after the log's start, if no marker comes before it. False:
+    the search reached its limit before it found all."""
     found: dict[int, int] = {}
     left = set(producer_ids)
     count = 0

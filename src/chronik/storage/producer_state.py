@@ -1,9 +1,9 @@
 """A log's state of its idempotent and transactional producers. Pure state, no I/O, no clock.
 
-`check_batch` decides whether a leader may append a batch: it continues its producer's sequence, repeats one of the last
-five batches, or is refused. It changes nothing. `note_batch` records a written batch and refuses nothing. Followers and
-recovery call only that, so the state always follows from the log. After a truncation fewer of a producer's last batches
-may be known, and all guards are dropped.
+`check_batch` decides whether a leader may append a batch: the batch continues its producer's sequence, repeats one of
+the last five batches, or is refused. It changes nothing. `note_batch` records a written batch and refuses nothing.
+Followers and recovery only call `note_batch`, so the state is always derived from the log. After a truncation fewer of
+a producer's last batches may be known, and all guards are dropped.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from chronik.wire import records
 from chronik.wire.batches import CONTROL, TRANSACTIONAL, BatchView
 from chronik.wire.records import ControlType
 
-BATCHES_KEPT = 5  # a producer has at most five requests in flight, so repeats are never older
+BATCHES_KEPT = 5  # a producer has at most five requests in flight, so a retry is one of these
 SEQUENCE_MAX = 2**31 - 1
 EPOCH_MAX = 2**15 - 1
-STRICT_MARKERS = 2  # from this transaction version on a marker's epoch is above that of its transaction
+STRICT_MARKERS = 2  # from this transaction version on, a marker's epoch is higher than its transaction's
 CLIENT = Origin.CLIENT
 HEADER = struct.Struct(">II")
 PRODUCER = struct.Struct(">qhiqqB")
@@ -55,12 +55,13 @@ class WrittenBatch(NamedTuple):
 class AbortedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
-    last_offset: int  # of the abort marker
-    last_stable_offset: int  # of the log when the marker was written
+    last_offset: int  # offset of the abort marker
+    last_stable_offset: int  # last stable offset of the log when the marker was written
 
 
 class Producer:
-    """`batches` are the last ones of the current epoch, newest last; empty after a marker that raised the epoch."""
+    """`batches` holds the last batches of the current epoch, newest last. It is empty after a marker that raised the
+    epoch."""
 
     __slots__ = (
         "batches",
@@ -95,14 +96,17 @@ class ProducerState:
         self.producers: dict[int, Producer] = {}
         self.guards = TransactionGuards()
         self._open: dict[int, int] = {}  # producer id -> first offset of its open transaction, oldest first
-        self._ended: list[tuple[int, int]] = []  # (first offset, marker's offset) of ended ones, until settled
-        # Those of `_ended` behind which none began earlier: the first of them began first of all.
+        self._ended: list[tuple[int, int]] = []  # (first offset, marker's offset) of ended transactions, until settled
+        # The entries of `_ended` without a later entry that began earlier. So the first of them has the lowest first
+        # offset.
         self._ended_first: deque[tuple[int, int]] = deque()
-        self._before: dict[int, bytes] | None = None  # while a snapshot is encoded: producers that changed since
+        # While a snapshot is encoded: the producers that changed since it began.
+        self._before: dict[int, bytes] | None = None
 
     def guard_for(self, producer_id: int, epoch: int, first_sequence: int, *, is_tv2: bool) -> Guard | None:
-        """Starts a request whether a transaction includes this partition. None: it is open here in this epoch, so its
-        coordinator knows it. A transaction of an older epoch may have ended without its marker being here yet."""
+        """Returns the guard for the request that asks whether a transaction includes this partition. None: the
+        transaction is open here in this epoch, so its coordinator knows it. A transaction of an older epoch may have
+        ended although its marker has not arrived here."""
         producer = self.producers.get(producer_id)
         if producer is not None:
             if epoch < producer.epoch:
@@ -114,7 +118,8 @@ class ProducerState:
     def check_batch(
         self, batch: BatchView, origin: Origin = CLIENT, guard: Guard | None = None, transaction_version: int = 0
     ) -> WrittenBatch | None:
-        """None: append it. A batch: a duplicate; answer with that one. Raises if it may not be written."""
+        """None: append the batch. A WrittenBatch: the batch is a duplicate of it. Raises if the batch may not be
+        written."""
         first = batch.base_sequence
         last = (first + batch.last_offset_delta) & SEQUENCE_MAX
         if origin is CLIENT and not batch.attributes & TRANSACTIONAL_OR_CONTROL:
@@ -155,7 +160,7 @@ class ProducerState:
             )
 
     def note_batch(self, batch: BatchView, offset: int, timestamp_ms: int) -> AbortedTransaction | None:
-        """The batch was written at `offset`. Returns the transaction that it aborts."""
+        """Records that the batch was written at `offset`. Returns the transaction that it aborts, if any."""
         last_offset = offset + batch.last_offset_delta
         if not batch.attributes & CONTROL:
             first = batch.base_sequence
@@ -218,9 +223,10 @@ class ProducerState:
         return None
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int = 0) -> None:
-        """From version 2 on a marker has a higher epoch than its transaction, so an equal one is of an earlier
-        transaction. Two cases pass: no transaction is open, so the coordinator repeats a marker that is here already;
-        and the largest epoch, above which there is none."""
+        """Refuses a marker of an earlier transaction. From version 2 on, a marker has a higher epoch than its
+        transaction, so a marker with the current epoch is outdated. Two such markers are accepted: the repetition of a
+        marker that was written here already, when no transaction is open; and one with the largest epoch, which cannot
+        be exceeded."""
         producer = self.producers.get(producer_id)
         if producer is None:
             return
@@ -287,9 +293,10 @@ class ProducerState:
     def end_transaction(
         self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp_ms: int, *, committed: bool
     ) -> AbortedTransaction | None:
-        """A marker was written at `offset`. Without an open transaction it only fences older epochs.
+        """A marker was written at `offset`. If no transaction is open, it only fences older epochs.
 
-        Returns the transaction if it was aborted."""
+        Returns the transaction if it was aborted.
+        """
         if self._before is not None:
             self._keep(producer_id)
         producer = self.producers.get(producer_id)
@@ -326,7 +333,7 @@ class ProducerState:
         return list(self._open)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Below it every transaction is decided, and every decision is itself below the high watermark."""
+        """The offset below which every transaction has ended with a marker below the high watermark."""
         if self._ended:
             self.settle(high_watermark)
         first = high_watermark
@@ -337,13 +344,13 @@ class ProducerState:
         return first
 
     def settle(self, high_watermark: int) -> None:
-        """Drops transactions whose markers are committed. They were kept because a decision could still be lost."""
+        """Drops transactions whose markers are committed. Until then a truncation could still remove the marker."""
         del self._ended[: bisect_left(self._ended, high_watermark, key=itemgetter(1))]
         while self._ended_first and self._ended_first[0][1] < high_watermark:
             self._ended_first.popleft()
 
     def _note_ended(self, first_offset: int, marker_offset: int) -> None:
-        """The last of `_ended`."""
+        """Adds the newest entry of `_ended`."""
         while self._ended_first and self._ended_first[-1][0] >= first_offset:
             self._ended_first.pop()
         self._ended_first.append((first_offset, marker_offset))
@@ -354,15 +361,15 @@ class ProducerState:
             self._note_ended(*ended)
 
     def begun_before(self, offset: int) -> tuple[list[int], list[int]]:
-        """For transactions that began before `offset`: producers of open ones, and markers, at or after `offset`, of
-        those that have ended."""
+        """Transactions that began before `offset`: the producers of open ones, and the marker offsets, at or after
+        `offset`, of ended ones."""
         self.settle(offset)
         open_ones = [producer_id for producer_id, first in self._open.items() if first < offset]
         return open_ones, [last for first, last in self._ended if first < offset]
 
     def begin_later(self, first_offsets: Mapping[int, int | None]) -> None:
-        """Sets the first remaining record of open transactions, by producer. None: there is none, so it is not open
-        here."""
+        """Sets the first remaining record of open transactions, by producer. None: no record remains, so the
+        transaction is not open here."""
         self._before = None
         for producer_id, first_offset in first_offsets.items():
             self._open.pop(producer_id)
@@ -381,8 +388,8 @@ class ProducerState:
     def expiring(self, now_ms: int, expiration_ms: int) -> Work[None]:
         """Drops producers that were silent for this long, in turns.
 
-        Silence is measured between calls, not by records' timestamps: those of a backfill are old when they arrive, and
-        a producer that is dropped immediately could write a batch twice.
+        Silence is measured between calls, not by record timestamps: the records of a backfill are old when they arrive,
+        and a producer that is dropped immediately could write a batch twice.
         """
         limit_ms = now_ms - expiration_ms
         for number, producer_id in enumerate(list(self.producers)):
@@ -401,8 +408,8 @@ class ProducerState:
         self.guards.expire(now_ms, limit_ms)
 
     def take_back_from(self, offset: int) -> bool:
-        """Removes everything at or after `offset`. False, without any change, if the kept batches of a producer do not
-        determine its earlier state; then the log must be read."""
+        """Removes everything at or after `offset`. Returns False and changes nothing if the kept batches of a producer
+        do not determine its earlier state; the log must be read then."""
         left = self._left_before(offset)
         if left is None:
             return False
@@ -424,14 +431,15 @@ class ProducerState:
         return True
 
     def may_take_back_from(self, offset: int) -> bool:
-        """The result of `take_back_from`, without changes."""
+        """Returns what `take_back_from` would return, and changes nothing."""
         return self._left_before(offset) is not None
 
     def _left_before(self, offset: int) -> dict[int, list[WrittenBatch]] | None:
-        """The batches before `offset` of each producer that wrote after it. None: the kept batches do not suffice.
+        """The batches before `offset` of each producer that wrote at or after it. None: the kept batches do not
+        suffice.
 
-        Kept batches before `offset` stay. The removed ones were the producer's last, so together they are still the
-        last five.
+        The kept batches before `offset` remain. The removed ones were the producer's last, so the result is its last
+        five batches again.
         """
         if self._open or self._ended:
             return None
@@ -456,14 +464,15 @@ class ProducerState:
         self.guards = TransactionGuards()
 
     def encode(self) -> bytes:
-        """A snapshot for `decode`. Transactions not settled yet are in it: a restart may not move the stable offset."""
+        """A snapshot for `decode`. It includes transactions that are not settled yet, because a restart must not move
+        the last stable offset."""
         data = at_once(self.encoding())
         assert data is not None
         return data
 
     def encoding(self) -> Work[bytes | None]:
-        """The same in turns, as of its beginning. What is written meanwhile changes nothing of it. None: something else
-        has changed meanwhile, such as a cut."""
+        """Like `encode`, in slices, as of the first slice. Batches written meanwhile do not change the result. Returns
+        None if something else changed meanwhile, such as a truncation."""
         check(
             all(
                 self.producers[producer_id].transaction_first_offset == first
@@ -491,7 +500,7 @@ class ProducerState:
         return bytes(data)
 
     def _keep(self, producer_id: int) -> None:
-        """Keeps the producer as it is now for the snapshot, because it is about to change."""
+        """Keeps the producer's current state for the snapshot, because it is about to change."""
         producer = self.producers.get(producer_id)
         if producer is not None and self._before is not None and producer_id not in self._before:
             self._before[producer_id] = _encoded(producer_id, producer)
@@ -539,7 +548,7 @@ def _encoded(producer_id: int, producer: Producer) -> bytes:
 
 
 def aborted_in(data: bytes) -> list[AbortedTransaction]:
-    """The aborted transactions in a snapshot of an older release, which kept them there."""
+    """The aborted transactions in a snapshot of an older release, which stored them there."""
     if not data:
         return []
     producer_count, ended_count = HEADER.unpack_from(data)

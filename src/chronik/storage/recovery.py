@@ -1,19 +1,20 @@
-"""The first step of a node's start: restores every log to its last durable state, or a later one.
+"""The first step of a node's start: restores every log to its last durable state or a later one.
 
-Sources, in this order: the checkpoint records how far each log's segments are synced; the journals since then record
-what became durable later, and hold the bytes of small appends; the segments hold everything, perhaps torn at the end.
+There are three sources. The checkpoint records up to where each log's segments are synced. The journals since the
+checkpoint record what became durable later, and hold the bytes of small appends. The segments hold everything, perhaps
+with a torn tail.
 
-For each log, the journal's bytes are put where segments lack them; then all batches after the checkpoint are read. An
-incomplete batch after the durable mark is a torn tail, and is truncated. Below the mark it is damage: the log keeps its
-end offset, reports file and byte, serves the records before, and refuses appends.
+For each log, recovery writes the journal's bytes where segments lack them, and then reads all batches after the
+checkpoint. An incomplete batch after the durable mark is a torn tail, and is truncated. Below the mark it is damage:
+the log keeps its end offset, reports file and byte position, serves the records before the damage, and refuses appends.
 
 Compaction changes positions, so journaled bytes must never be applied to a compacted segment. A checkpoint first starts
-a new journal and then processes one log after the other; meanwhile a log may write, roll and be truncated, which the
-new journal records. Records about a segment before the last one of the checkpoint, or of a truncation, are skipped,
-because the checkpoint has synced that segment. So compaction may change those segments and no others. It knows them as
-`Log.checkpointed_segment`, which decreases with a truncation, and increases only with a checkpoint whose journal holds
-no truncation of the log, and nothing of an earlier log in its place, from before the checkpoint of this log: recovery
-could not tell that these are older.
+a new journal and then processes the logs one by one. Meanwhile a log may append, roll or be truncated; the new journal
+records this. Records about a segment before the last one of the checkpoint, or of a truncation, are skipped, because
+the checkpoint has synced that segment. So compaction may change those segments and no others: the ones below
+`Log.checkpointed_segment`. A truncation lowers this value. A checkpoint raises it, unless its journal holds records
+from before this log's line was written that truncate the log, or that belong to an earlier log in its place: recovery
+could not tell that these records are older than the line.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ from chronik.wire.errors import WireError
 logger = logging.getLogger("chronik.storage")
 
 LogKey = tuple[bytes, int]  # topic id, partition
-CRC_COVERS_FROM = slice(17, HEADER_BYTES)  # of a batch's header: the checksum itself, and what it covers
-SCAN_BYTES = 4 << 20  # read at once when batches are checked
+CRC_COVERS_FROM = slice(17, HEADER_BYTES)  # the part of a batch header with the checksum and the fields that it covers
+SCAN_BYTES = 4 << 20  # bytes per read when batches are checked
 
 
 class KnownLog:
@@ -55,20 +56,22 @@ class KnownLog:
         self.topic_id = topic_id
         self.partition = partition
         self.point = LogPoint(topic, partition, topic_id, 0, 0, 0, 0, 0, [], b"")
-        self.line = self.point  # as found in the checkpoint, regardless of journals
+        self.line = self.point  # the line in the checkpoint, without the journals applied
         self.durable = (0, 0, 0)  # segment, position, offset
         self.start_offset = 0
         self.pieces: list[tuple[int, int, bytes | memoryview]] = []  # segment, position, bytes
         self.rolls: set[int] = set()  # segments started since the checkpoint
-        self.gaps: set[tuple[int, int, int]] = set()  # segment, position and offset of batches behind one
-        self.digests: dict[tuple[int, int], int] = {}  # by segment and position: of the batches before it
-        self.is_read_anew = False  # from its beginning, including compacted segments
-        self.last_trusted = -1  # up to this segment the directory, as the checkpoint left it, is right
+        self.gaps: set[tuple[int, int, int]] = set()  # segment, position and offset of batches after a gap
+        self.digests: dict[tuple[int, int], int] = {}  # by segment and position: the digest of the batches before it
+        self.is_read_anew = False  # whether the log is read from its beginning, including compacted segments
+        self.last_trusted = -1  # up to this segment, the directory is as the checkpoint left it
         self.dropped = False
         self.is_named = False  # its directory durably names its partition
         self.is_set_aside = False  # dropped, and its files are kept
-        self.journals: set[int] = set()  # that hold its bytes, or facts about them that are nowhere else
-        self.begun_at = (-1, -1)  # number of the journal that declared it first, and where; of older ones as here
+        # Journals with its bytes, or with facts about it that are recorded nowhere else.
+        self.journals: set[int] = set()
+        # Number of the journal that first declared this log, and the position in it. The same for older journals.
+        self.begun_at = (-1, -1)
 
     @classmethod
     def at(cls, point: LogPoint) -> KnownLog:
@@ -81,15 +84,15 @@ class KnownLog:
         return known
 
     def needs(self, journal: int) -> bool:
-        """Of one that is older than the checkpoint."""
+        """Whether the log needs this journal, which is older than the checkpoint."""
         return self.line.kept_from is not None and self.line.kept_from <= journal
 
     def kept_line(self, first: int) -> LogPoint:
-        """The line of a log that needs its journals, for as long as it does."""
+        """The checkpoint line for a log that still needs its journals."""
         return self.line._replace(kept_from=first if self.line.kept_from is None else self.line.kept_from)
 
     def apply(self, record: JournalRecord) -> None:
-        is_trusted = record.segment < self.last_trusted  # that segment is whole, and perhaps compacted by now
+        is_trusted = record.segment < self.last_trusted  # this segment is complete, and perhaps compacted by now
         if record.kind == RecordKind.BYTES:
             if not is_trusted:
                 self.pieces.append((record.segment, record.position, record.data))
@@ -121,7 +124,7 @@ class KnownLog:
                 kept.append((piece_segment, piece_position, data))
         self.pieces = kept
         if position == 0 and segment == offset:
-            self.is_named = False  # it began again, perhaps in a new directory
+            self.is_named = False  # the log was created again, perhaps in a new directory
         self.rolls = {base for base in self.rolls if base <= segment}
         self.gaps = {gap for gap in self.gaps if gap[:2] < (segment, position)}
         self.digests = {place: digest for place, digest in self.digests.items() if place <= (segment, position)}
@@ -130,7 +133,7 @@ class KnownLog:
             self.durable = (segment, position, offset)
         point = self.point
         if point.offset > offset:
-            # Epochs and producers of the checkpoint are from after the truncation: everything is read again.
+            # The checkpoint's epochs and producers are from after the truncation, so everything is read again.
             unread = LogPoint(self.topic, self.partition, self.topic_id, 0, 0, 0, point.start_offset, 0, [], b"")
             self.point = unread._replace(sparse_offset=point.sparse_offset)
             self.is_read_anew = True
@@ -198,7 +201,7 @@ def _apply(known: dict[LogKey, KnownLog], frames: list[Frame], number: int, path
                 if record.kind in (RecordKind.BYTES, RecordKind.TRUNCATE, RecordKind.GAP):
                     by_handle[record.handle].journals.add(number)
             else:
-                raise CorruptJournal(path, frame.position)  # it refers to a log that it never declared
+                raise CorruptJournal(path, frame.position)  # it refers to a log that it did not declare
 
 
 def restore(log: Log, known: KnownLog, disk: Disk) -> None:
@@ -245,9 +248,8 @@ def restore(log: Log, known: KnownLog, disk: Disk) -> None:
     log.snapshot = (point.offset, point.producers)
     first_offset = bases[0] if bases else log.start_offset
     if first_offset > point.offset:
-        # Part of the log after the checkpoint is lost, and with it the producers' progress. Drop all producers: an
-        # unknown
-        # one may continue anywhere, while an old sequence would refuse its next batch.
+        # Part of the log after the checkpoint is lost, and the producers' progress with it. Drop all producers: an
+        # unknown producer may continue with any sequence, while an outdated sequence would refuse its next batch.
         log.snapshot = (first_offset, b"")
     log.producers = ProducerState.decode(log.snapshot[1])
     _restore_aborted(log, point, bases)
@@ -268,12 +270,13 @@ def restore(log: Log, known: KnownLog, disk: Disk) -> None:
         end_offset = bases[index + 1] if index + 1 < len(bases) else FOREVER
         try:
             expected = _scan(log, segment, file, scan_from, size_bytes, max(expected, base), end_offset, known)
-        except CorruptSegment as damage:  # met below the checkpoint, by a look at the batches before
+        except CorruptSegment as damage:  # the damage is below the checkpoint, found when earlier batches were read
             log.damage = damage
             expected = max(expected, durable[2])
             break
         if (base, segment.size_bytes) == durable[:2]:
-            expected = max(expected, durable[2])  # a cut where compaction had left nothing: no batch reaches it
+            # Truncated at a place that compaction had emptied: no batch reaches it.
+            expected = max(expected, durable[2])
         segment.durable_bytes = _durable_bytes(segment, durable)
         segment.synced_bytes = scan_from if base == point.segment else 0
         check(
@@ -286,7 +289,7 @@ def restore(log: Log, known: KnownLog, disk: Disk) -> None:
         segment.entry_synced = base == point.segment and scan_from > 0
         segment.checked(scan_from)
         if known.is_read_anew and segment.size_bytes == size_bytes and base < durable[0]:
-            expected = end_offset  # compaction may have taken what stood between its last batch and the next segment
+            expected = end_offset  # compaction may have removed the batches between its last one and the next segment
         if expected < end_offset and (base, segment.size_bytes) < durable[:2]:
             # The file ends before the checkpoint does: the offset of its last whole batch is unknown.
             lost_from = base if base == point.segment and size_bytes < point.position else None
@@ -334,7 +337,7 @@ def restore(log: Log, known: KnownLog, disk: Disk) -> None:
 
 
 def _restore_aborted(log: Log, point: LogPoint, bases: list[int]) -> None:
-    """As of the checkpoint; reading the batches behind it adds the others."""
+    """Restores the aborted transactions as of the checkpoint; reading the batches after it adds the others."""
     if not log.aborted.is_whole:
         return
     if point.aborted is not None:
@@ -345,13 +348,13 @@ def _restore_aborted(log: Log, point: LogPoint, bases: list[int]) -> None:
         return
     for aborted in aborted_in(point.producers):
         index = bisect_right(bases, aborted.last_offset)
-        if index:  # else its segment is gone
+        if index:  # else its segment was removed
             log.aborted.add(bases[index - 1], aborted)
 
 
 def _sealed(log: Log, bases: list[int], gone: list[int], disk: Disk, known: KnownLog) -> list[Segment]:
-    """The segments before the checkpoint's last one. A missing one gets a size, so that reading it fails: the others
-    are served, if this is the last copy."""
+    """The segments before the checkpoint's last one. A missing one gets a size, so that reads from it fail and the
+    other segments are still served, in case this is the last copy."""
     made: list[Segment] = []
     for base in sorted({*bases, *gone}):
         if base >= known.point.segment:
@@ -362,7 +365,8 @@ def _sealed(log: Log, bases: list[int], gone: list[int], disk: Disk, known: Know
 
 
 def _gone(log: Log, known: KnownLog, base: int) -> CorruptSegment:
-    """If another replica has the log, all of it is fetched again: the remaining files may have been replaced too."""
+    """If another replica has the log, all of it is fetched again, because the remaining files may have been replaced
+    too."""
     return CorruptSegment(segment_path(log.directory, base), 0, base, "the file is gone", known.start_offset)
 
 
@@ -373,7 +377,7 @@ def _missing_bases(known: KnownLog, bases: list[int]) -> list[int]:
     the base offset of the first segment that it joins. So a missing segment was removed by something else.
     """
     if not bases:
-        return []  # told apart below: perhaps nothing was ever written
+        return []  # the caller distinguishes this case: perhaps nothing was ever written
     missing = [known.start_offset] if bases[0] > known.start_offset else []
     point = known.point
     promised = point.bases if point.bases is not None else [point.segment] if point.position else []
@@ -387,7 +391,7 @@ def _missing_bases(known: KnownLog, bases: list[int]) -> list[int]:
 
 
 def _is_foreign(log: Log, known: KnownLog, disk: Disk) -> bool:
-    """Whether the directory is another partition's: then nothing in it is touched."""
+    """Whether the directory belongs to another partition. Nothing in such a directory is touched."""
     found = partition_metadata.read(disk, log.directory)
     is_unnamed = found is None and disk.exists(log.directory)
     if is_unnamed and (known.is_named or _contradicts(log, known, disk)):
@@ -408,7 +412,8 @@ def _is_foreign(log: Log, known: KnownLog, disk: Disk) -> bool:
 
 
 def _contradicts(log: Log, known: KnownLog, disk: Disk) -> bool:
-    """Whether a whole batch stands where the journal holds another: a power cut leaves the journal's, or none."""
+    """Whether a whole batch stands where the journal holds a different one. A power cut leaves the journal's batch or
+    none."""
     for base, position, data in known.pieces:
         path = segment_path(log.directory, base)
         if not disk.exists(path):
@@ -417,14 +422,14 @@ def _contradicts(log: Log, known: KnownLog, disk: Disk) -> bool:
         if found == data:
             continue
         batches, _ = _whole(found)
-        # By what the checksum covers: a sector that did not arrive may end in a batch's offset.
+        # Compare what the checksum covers: the batch's offset may be wrong after a sector was not written.
         if batches and crc_holds(batches[0]) and found[CRC_COVERS_FROM] != data[CRC_COVERS_FROM]:
             return True
     return False
 
 
 def _lose(log: Log, known: KnownLog, damage: CorruptSegment) -> None:
-    """The log's offsets are known, and none of its records is relied on. What can be read may be adopted."""
+    """Keeps the log's offsets and relies on none of its records. Records that can be read may be adopted."""
     damage.lost_from = known.start_offset
     log.damage = damage
     logger.error("%s", damage)
@@ -439,10 +444,10 @@ def _lose(log: Log, known: KnownLog, damage: CorruptSegment) -> None:
 
 
 def _segment_bases(log: Log, known: KnownLog, disk: Disk) -> tuple[list[int], bool]:
-    """Where the log's segments start; and whether the directory held others, which are gone now.
+    """The base offsets of the log's segments, and whether stale segments were found in the directory and removed.
 
-    Others lie below the start, or are of before a truncation and their removal did not reach the disk, or were started
-    and the power went before anything in them could be durable.
+    A stale segment lies below the log's start; or a truncation dropped it and its removal did not reach the disk; or it
+    was started before a power cut, and nothing in it was durable.
     """
     found = {int(name[:20]) for name in disk.list(log.directory) if name.endswith(".log") and name[:20].isdigit()}
     rolled = known.rolls | {segment for segment, _, _ in known.pieces}
@@ -456,7 +461,7 @@ def _segment_bases(log: Log, known: KnownLog, disk: Disk) -> tuple[list[int], bo
 
 
 def _put_journaled_bytes(log: Log, known: KnownLog, disk: Disk, bases: set[int]) -> None:
-    """Writes what the journal holds and the segments lack. What a segment has besides stays."""
+    """Writes what the journal holds and the segments lack. Other content of the segments is kept."""
     files: dict[int, File] = {}
     for base, position, data in known.pieces:
         if base not in bases:
@@ -468,10 +473,10 @@ def _put_journaled_bytes(log: Log, known: KnownLog, disk: Disk, bases: set[int])
         if found == data:
             continue
         if file.size_bytes() < position:
-            return  # bytes that were synced are gone; the scan says where
+            return  # bytes that were synced are missing; the scan reports the position
         rest = bytes(file.read(position + len(data), file.size_bytes()))
         if rest and any(rest):
-            # Perhaps synced by itself: it must not be lost if the power goes now.
+            # The rest may have been synced: a power cut now must not lose it.
             disk.replace_file(file.path, bytes(file.read(0, position)) + bytes(data) + rest)
             files[base] = disk.open(file.path)
         else:
@@ -495,15 +500,15 @@ def _scan(
     end_offset: int,
     known: KnownLog,
 ) -> int:
-    """Takes whole, undamaged batches below `end_offset` into the log's state; returns the offset behind them.
+    """Adds whole, undamaged batches below `end_offset` to the log's state; returns the offset after them.
 
-    Compaction leaves gaps between offsets. Only those are believed that were noted, or lie where the log is known to be
-    sparse and was durable: no checksum covers a batch's offset. Raises CorruptSegment where the journal says that other
-    batches were durable.
+    Compaction leaves gaps between offsets. Since no checksum covers a batch's offset, a gap is accepted only if the
+    journal noted it, or if it lies in the durable part of a log that is known to be sparse. Raises CorruptSegment where
+    the journal says that other batches were durable.
     """
     durable, gaps = known.durable, known.gaps
     places = [place for base, place in sorted(known.digests) if base == segment.base_offset and place > position]
-    agreed = (position, expected)  # with the journal, so far
+    agreed = (position, expected)  # up to here the batches agree with the journal
     while position < end:
         data = file.read(position, min(SCAN_BYTES, end - position))
         batches, needed = _whole(data)
@@ -522,7 +527,7 @@ def _scan(
             if batch.base_offset > expected and place not in gaps and not may_be_sparse:
                 return expected
             if batch.base_offset >= end_offset or batch.partition_leader_epoch < log.epochs.latest:
-                return expected  # of before a truncation: leaders never write an older epoch behind a newer one
+                return expected  # from before a truncation: a leader never writes an older epoch after a newer one
             if batch.base_offset < segment.base_offset or batch.next_offset <= expected:
                 broken("28 recovery takes batches in the order of offsets", path=segment.path, offset=batch.base_offset)
             segment.size_bytes = position + batch.size_bytes
@@ -538,7 +543,7 @@ def _scan(
 
 
 def _whole(data: memoryview) -> tuple[list[BatchView], int]:
-    """The batches at the beginning of `data`, and, if there is none, how many bytes the first one claims."""
+    """The batches at the beginning of `data`; if there is none, also the size that the first one claims."""
     try:
         batches = split(data, cut_tail=True)
     except WireError:

@@ -1,10 +1,11 @@
-"""Rebuilds a data directory that lost its journal, checkpoint or manifest, from its segments. Offline.
+"""Rebuilds a data directory from its segments after its journal, checkpoint or manifest was lost. The node must be
+stopped.
 
 Every partition ends with the last complete batch of its last segment. Bytes after that are moved to BASE.log.cut.
-Before that, bytes are taken from journals that can still be read, as far as they join. Damage inside a segment is left
-alone: what follows it is still good, and readers are refused only what is damaged. Then checkpoint and manifest are
-written again, so the next start finds a directory that was closed cleanly. Directories that do not name their
-partition are left to the next start, which renames them to .stray.
+Before that, bytes from readable journals are appended if they continue the segment. Damage inside a segment stays: the
+batches after it are good, and reads fail only for the damaged part. Then checkpoint and manifest are written again, so
+the next start finds a directory that was closed cleanly. Directories that do not name their partition are left to the
+next start, which renames them to .stray.
 
 The result may lack acknowledged records. The caller must therefore give the directory a new id, so that the controller
 does not rely on its replicas until they have caught up.
@@ -31,20 +32,20 @@ from chronik.storage.segment import segment_path
 from chronik.wire.batches import HEADER_BYTES, LENGTH_COVERS_FROM, NO_PRODUCER_ID, BatchView, crc_holds, split
 from chronik.wire.errors import WireError
 
-WINDOW_BYTES = 4 << 20  # read at once
+WINDOW_BYTES = 4 << 20  # bytes per read
 NO_BYTES = memoryview(b"")
 Piece = tuple[int, int, memoryview]  # segment, position, bytes
 
 
 class Rebuilt(NamedTuple):
-    """One partition as it is now, and what had to go."""
+    """One partition after the repair, and what was removed."""
 
     name: PartitionName
     start_offset: int
     end_offset: int
     from_journal_bytes: int
-    cut_bytes: int  # behind the last whole batch, moved to BASE.log.cut
-    damaged_count: int  # batches whose checksum does not hold
+    cut_bytes: int  # bytes after the last whole batch, moved to BASE.log.cut
+    damaged_count: int  # batches with an invalid checksum
 
 
 def is_whole(disk: Disk, directory: str, owner: bytes = b"") -> bool:
@@ -145,7 +146,7 @@ def _journaled(disk: Disk, directory: str, owner: bytes) -> tuple[dict[tuple[byt
 
 
 def _partitions(disk: Disk, directory: str) -> Iterator[PartitionName]:
-    """Those whose directory has the name that it says it has: another one was exchanged, and is left as it is."""
+    """Partitions whose directory has the name in its metadata file. Directories that were exchanged are not changed."""
     for entry in disk.list(directory):
         found = partition_metadata.read(disk, f"{directory}/{entry}")
         if found is not None and entry == f"{found.topic}-{found.partition}":
@@ -171,7 +172,7 @@ def _rebuild(
         damaged_since = 0
         for at, batch in _batches(file):
             if not crc_holds(batch) or batch.base_offset < offset or batch.last_offset_delta < 0:
-                damaged_since += 1  # rot, if a whole batch follows
+                damaged_since += 1  # damage, if a whole batch follows
                 continue
             damaged_count, damaged_since = damaged_count + damaged_since, 0
             epochs.assign(batch.partition_leader_epoch, batch.base_offset)
@@ -197,7 +198,8 @@ def _rebuild(
 
 
 def _put_pieces(disk: Disk, place: str, pieces: list[Piece], bases: set[int]) -> int:
-    """Appends what joins the end of a segment. Everything else is there, or cannot be known to belong there."""
+    """Appends pieces that continue a segment. All others are in the segment already, or cannot be proven to belong
+    there."""
     added_bytes = 0
     for base, position, data in pieces:
         if base not in bases:
@@ -211,7 +213,7 @@ def _put_pieces(disk: Disk, place: str, pieces: list[Piece], bases: set[int]) ->
 
 
 def _batches(file: File) -> Iterator[tuple[int, BatchView]]:
-    """(position, batch) one after the other by the lengths they state, whole or not, until none fits."""
+    """(position, batch) of consecutive batches by their stated lengths, valid or not, until one does not fit."""
     position, window, window_start = 0, NO_BYTES, 0
     while position + HEADER_BYTES <= file.size_bytes():
         at = position - window_start
@@ -231,7 +233,8 @@ def _batches(file: File) -> Iterator[tuple[int, BatchView]]:
 
 
 def _write_anew(disk: Disk, directory: str, number: int, lines: list[str]) -> None:
-    """The journal first, then who promises that it exists, and last what makes the older ones void."""
+    """Writes the journal first, then the manifest that promises it, and last the checkpoint that makes older journals
+    void."""
     journals = f"{directory}/journal"
     disk.make_directory(journals)
     disk.open(journal_path(journals, number), create=True).sync()

@@ -1,7 +1,7 @@
-"""A file that keeps some disk space in reserve, for what must be written when the disk is full.
+"""A file that reserves disk space for writes that are needed on a full disk.
 
-Deleting old segments takes a few notes in the journal, and those take space. So the reserve is removed when a write
-that frees space, or one that cannot wait, finds none. Maintenance creates it again when there is space.
+Deleting old segments requires notes in the journal, which take space. So the reserve is removed when a write that frees
+space, or one that cannot wait, finds no space. Maintenance creates it again when there is enough.
 """
 
 from __future__ import annotations

@@ -4,15 +4,15 @@ A segment is removed as a whole: by time when its latest record is too old, by s
 the allowed size, and always when it is below the log's start. Only data below the high watermark may be removed, oldest
 first.
 
-The time of a segment's latest record is the largest timestamp of its records, as in Kafka. A record without a timestamp
-is as old as its append, so a segment with one stays until its last append is too old. Batch headers hold the largest
-timestamp too, but clients write them, and some write 0 or the time of the last record. So headers can keep a segment,
-but never suffice to remove it:
+The time of a segment's latest record is the largest timestamp of its records, as in Kafka. For a record without a
+timestamp, the time of its append counts, so a segment with such a record stays until its last append is too old. Batch
+headers hold the largest timestamp too, but clients write them, and some write 0 or the time of the last record. So a
+header can keep a segment, but is not enough to remove it:
 
 - The header has a recent enough timestamp: the segment stays.
 - The last append is too old as well: the segment is removed. Every record in it has been kept for the whole time.
-- Otherwise the records decide. `prove` reads them off the event loop, each byte once, and stops at the first that keeps
-  the segment. That only affects old records that were written recently, and wrong headers.
+- Otherwise the records decide. `prove` reads them outside the event loop, each byte once, and stops at the first record
+  that keeps the segment. This is only needed for old records that were written recently, and for wrong headers.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from chronik.wire import records
 from chronik.wire.batches import HEADER, HEADER_BYTES, LENGTH_COVERS_FROM, BatchView, crc_holds, split
 from chronik.wire.errors import WireError
 
-READ_BYTES = 1 << 20  # at once, and at least one batch
+READ_BYTES = 1 << 20  # per read; at least one batch
 AS_ITS_FILE = 1 << 62  # for a record without a timestamp: the last append determines the age
 
 
 def start_after_retention(log: Log, now_ms: int) -> int:
-    """Where the log should start. Rolls the last segment if that one is too old too, so that a quiet topic empties."""
+    """Returns where the log should start. Rolls the last segment if it is too old as well, so that an idle topic
+    empties."""
     if not log.config.deletes or not log.segments:
         return log.start_offset
     count = max(_too_old(log, now_ms), _too_many_bytes(log))
@@ -62,8 +63,8 @@ def start_after_retention(log: Log, now_ms: int) -> int:
 def roll_untimed(log: Log, now_ms: int) -> None:
     """Rolls the last segment if it has held records without a timestamp for segment.ms.
 
-    An append rolls by the records' own times. Without them a topic with few records would keep using one segment, whose
-    last append is always recent, and never delete anything.
+    An append rolls by record timestamps. Without timestamps, a topic with few records would keep using one segment,
+    whose last append is always recent, and never delete anything.
     """
     if not log.config.deletes or not log.segments:
         return
@@ -89,7 +90,8 @@ async def prove(log: Log, now_ms: int, lane: Lane) -> None:
 
 
 def _unproven(log: Log, now_ms: int) -> Iterator[Segment]:
-    """In order, as long as the earlier ones are removed. Each once: the last may grow faster than it is read."""
+    """In order, as long as the earlier ones are removed. Each segment only once, because the last one may grow faster
+    than it is read."""
     last: Segment | None = None
     while True:
         count = _too_old(log, now_ms)
@@ -106,7 +108,8 @@ def _unproven(log: Log, now_ms: int) -> Iterator[Segment]:
 
 
 async def _prove(log: Log, segment: Segment, limit_ms: int, lane: Lane) -> bool:
-    """Until the end, or until a record is recent enough. False: the log changed, or nothing could be read."""
+    """Reads to the end, or to a record that is recent enough. Returns False if the log changed or nothing could be
+    read."""
     generation, end = log.generation, segment.size_bytes
     while segment.proven_bytes < end and segment.proven_ms < limit_ms:
         start = segment.proven_bytes
@@ -115,7 +118,7 @@ async def _prove(log: Log, segment: Segment, limit_ms: int, lane: Lane) -> bool:
             return False
         if seen.end == start:
             for position, header in segment.headers(start):
-                segment.batch_at(position, header)  # raises what is wrong with it
+                segment.batch_at(position, header)  # raises an error that says what is wrong with the batch
                 break
             return False
         check(
@@ -131,12 +134,12 @@ async def _prove(log: Log, segment: Segment, limit_ms: int, lane: Lane) -> bool:
 
 
 class _Seen(NamedTuple):
-    end: int  # up to where the batches were read
+    end: int  # end of the batches that were read
     largest_ms: int
 
 
 def _see(file: File, start: int, end: int) -> _Seen:
-    """The whole batches from `start` on, about READ_BYTES of them. Uses only the file: any thread may call it."""
+    """Reads whole batches from `start` on, about READ_BYTES. Uses only the file, so any thread may call it."""
     data = file.read(start, min(READ_BYTES, end - start))
     if len(data) >= HEADER_BYTES:
         first_bytes = HEADER.unpack_from(data)[1] + LENGTH_COVERS_FROM
@@ -166,7 +169,7 @@ def _largest_ms(batch: BatchView) -> int:
 
 
 def _too_old(log: Log, now_ms: int) -> int:
-    """How many segments from the oldest on are too old."""
+    """The number of segments, from the oldest, that are too old."""
     if log.config.retention_ms < 0:
         return 0
     limit_ms = now_ms - log.config.retention_ms
@@ -189,7 +192,8 @@ def _is_too_old(segment: Segment, limit_ms: int) -> bool:
 
 
 def _too_many_bytes(log: Log) -> int:
-    """How many segments from the oldest on can go with retention.bytes still left. The last one never does."""
+    """The number of segments, from the oldest, that can be removed with retention.bytes still left. Never includes the
+    last one."""
     if log.config.retention_bytes < 0:
         return 0
     excess_bytes = log.size_bytes - log.config.retention_bytes

@@ -1,9 +1,9 @@
 """Reads all records on disk periodically, so that damage is found while another replica still has the records.
 
-One pass over all segments takes `interval_ms`, however much they hold. It runs in small steps at an even pace, each of
-a few milliseconds at most. A step reads from the disk, not from the page cache, checks CRCs and offsets, and reports
-damage as every reader does (`Segment.on_damage`). The position of a pass is kept in DIRECTORY/scrub, so that a node
-that is restarted often completes it too.
+One pass over all segments takes `interval_ms`, whatever their size. It runs in small steps of at most a few
+milliseconds, at an even pace. A step reads from the disk, not from the page cache, checks CRCs and offsets, and reports
+damage as every read does (`Segment.on_damage`). The position of a pass is stored in DIRECTORY/scrub, so that a node
+that is restarted often also completes its passes.
 
     pass STARTED_MS FINISHED_MS    of this pass, and of the last one that was finished; -1 if none was
     at TOPIC_ID PARTITION SEGMENT  the next to read
@@ -28,10 +28,10 @@ from chronik.storage.verification import scrub
 
 logger = logging.getLogger("chronik.storage")
 
-STEP_BYTES = 128 << 10  # checked at once: a few milliseconds if the batches are small
+STEP_BYTES = 128 << 10  # checked per step: a few milliseconds if the batches are small
 PAUSE_S_MIN, PAUSE_S_MAX = 0.01, 10.0  # between steps
-LOGS_PER_STEP = 200  # looked at before the loop gets its turn: about a millisecond
-KEEP_MS = 60_000  # how often it is written down where the pass stands
+LOGS_PER_STEP = 200  # visited before the loop continues: about a millisecond
+KEEP_MS = 60_000  # how often the position of the pass is stored
 FILE = "scrub"
 
 Place = tuple[bytes, int, int]  # topic id, partition, base offset of a segment
@@ -40,7 +40,7 @@ BEGINNING: Place = (b"", -1, -1)
 
 class Pass(NamedTuple):
     started_ms: int = -1  # wall time; -1 before the first
-    finished_ms: int = -1  # of the last one that was finished
+    finished_ms: int = -1  # of the last finished pass
     next_place: Place = BEGINNING
 
     def encode(self) -> bytes:
@@ -49,7 +49,7 @@ class Pass(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Pass:
-        """What cannot be read costs a pass from the beginning, and nothing else."""
+        """If the file cannot be read, the pass starts again; nothing else is lost."""
         try:
             first, second = data.decode().splitlines()
             _, started, finished = first.split()
@@ -61,7 +61,7 @@ class Pass(NamedTuple):
 
 
 class Scrubber:
-    """`checked_bytes` counts since the start of the process; `progress` says where the pass stands."""
+    """`checked_bytes` counts since the process started; `progress` is the position of the pass."""
 
     def __init__(self, logs: Logs, disk: Disk, clock: Clock, interval_ms: int) -> None:
         self._logs, self._disk, self._clock, self._interval_ms = logs, disk, clock, interval_ms
@@ -80,13 +80,13 @@ class Scrubber:
             await asyncio.sleep(PAUSE_S_MIN if SMALL_SCRUB_PAUSE.is_on and SMALL_SCRUB_PAUSE.fires() else pause_s)
 
     async def one_pass(self) -> None:
-        """From where the last process left off, to the end."""
+        """Runs from where the last process stopped to the end."""
         if self.progress.next_place == BEGINNING:
             self.progress = self.progress._replace(started_ms=self._clock.wall_ms())
         topic_id, partition, base_offset = self.progress.next_place
         logs = list(self._logs.all())
-        # So that a pass over all of it takes the interval, however the bytes are spread over segments. Pauses are
-        # rounded, so a millisecond more keeps it from taking less.
+        # At this rate, a pass over everything takes the interval, regardless of how bytes are distributed over
+        # segments. Pauses are rounded, so one millisecond is added to avoid a shorter pass.
         s_per_byte = (self._interval_ms + 1) / 1000 / max(1, sum([log.size_bytes for log in logs]))
         keys = sorted([(log.topic_id, log.partition) for log in logs])
         for count, key in enumerate(keys):
@@ -104,7 +104,7 @@ class Scrubber:
         await self._keep(is_due=bool(keys))
 
     async def _scrub(self, log: Log, segment: Segment, s_per_byte: float) -> None:
-        """What is durable when it begins. Whatever becomes of the segment meanwhile ends it."""
+        """Checks the part that is durable at the start. Stops if the segment is changed meanwhile."""
         if segment not in log.segments:
             return
         position, end, generation = 0, segment.durable_bytes, log.generation
@@ -115,12 +115,12 @@ class Scrubber:
                 if segment not in log.segments or generation != log.generation:
                     return  # compacted, truncated or removed meanwhile
                 checked_bytes, expected = scrub(segment, position, min(STEP_BYTES, end - position), expected)
-            except CorruptSegment:  # its log knows
+            except CorruptSegment:  # its log has recorded the damage
                 self.damaged_count += 1
                 return
             except (LogFull, RuntimeFault):
                 await asyncio.sleep(PAUSE_S_MAX)
-                return  # no descriptor is left for it now: the next pass reads it
+                return  # no file descriptor is available: the next pass reads it
             check(
                 0 < checked_bytes <= segment.size_bytes - position,
                 "22 a scrub gets on within its segment",
@@ -133,17 +133,17 @@ class Scrubber:
             await asyncio.sleep(min(PAUSE_S_MAX, max(PAUSE_S_MIN, s_per_byte * checked_bytes)))
 
     async def _read(self, segment: Segment, position: int) -> None:
-        """Into the page cache, from the disk and off the loop."""
+        """Reads into the page cache, from the disk and outside the event loop."""
         try:
             file = segment.file
         except OSError:
-            segment.read(position, 1)  # which says what is wrong with it
+            segment.read(position, 1)  # raises an error that says what is wrong with the file
             return
-        segment.doubt()  # a reader that comes before the check finds bytes in memory that nobody has looked at
+        segment.doubt()  # otherwise a read before the check would find unverified bytes in memory
 
         def read() -> None:
             file.forget(position, position + STEP_BYTES)
-            with contextlib.suppress(OSError):  # the loop reads it again, and says what is wrong
+            with contextlib.suppress(OSError):  # the loop reads it again and reports the error
                 file.read(position, STEP_BYTES)
 
         await self._lane.run(read)
@@ -153,7 +153,7 @@ class Scrubber:
         if is_due or now_ns - self._kept_ns >= KEEP_MS * 1_000_000:
             self._kept_ns = now_ns
             data = self.progress.encode()
-            with contextlib.suppress(RuntimeFault):  # a full disk keeps an older place
+            with contextlib.suppress(RuntimeFault):  # on a full disk, the older position remains stored
                 await self._lane.run(lambda: self._disk.replace_file(self._path, data))
 
     def close(self) -> None:

@@ -1,12 +1,11 @@
 """One file of a log: consecutive record batches as received from the network, and their positions.
 
-A segment never decides when to roll, what is durable or which reader may read; its log does. Its file is opened on
-first use.
+The log decides when to roll, what is durable and what a reader may see. The file is opened on first use.
 
-Positions: `durable_bytes` survive a power cut, by the journal or by a sync of this file; `synced_bytes` survive by this
-file alone. Data from an earlier process is verified at its first read (see `verification`). Once a read had to go to
-the disk, the whole segment is verified again: memory keeps written data unchanged, a disk may not. So a damaged batch
-is reported and never served.
+Positions: `durable_bytes` survive a power cut, by the journal or a sync of this file; `synced_bytes` by its sync alone.
+Data from an earlier process is verified at its first read (see `verification`). After a read that missed the page
+cache, the whole segment is verified again, because a disk can change data and memory does not. So a damaged batch is
+never served.
 """
 
 from __future__ import annotations
@@ -28,12 +27,13 @@ from chronik.wire.checksums import crc32c
 
 logger = logging.getLogger("chronik.storage")
 
-WALK_BYTES = 8192  # read at once when walking from batch to batch: an index interval and the next header
-KEPT_BYTES = 8 << 20  # kept in memory without readers: a new leader has readers close to the end
-FORGOTTEN_BYTES_MIN = 1 << 20  # at once
-UNINDEXED_BYTES_MAX = 1 << 20  # scanned by every lookup; more is indexed again, which is rare
+WALK_BYTES = 8192  # bytes per read when walking from batch to batch: an index interval and the next header
+KEPT_BYTES = 8 << 20  # stay in the page cache even without readers: a new leader has readers close to the end
+FORGOTTEN_BYTES_MIN = 1 << 20  # the page cache is released in steps of at least this size
+UNINDEXED_BYTES_MAX = 1 << 20  # every lookup scans them; a longer unindexed part is indexed again, which is rare
 RECENT_MAX = 512  # boundaries remembered, so that a tailing reader needs neither index nor walk
-TAIL_BYTES_MAX = 2048  # of small appends kept for the journal, which spares a system call a log; of each log, so little
+# Small appends kept for the journal, which saves a system call per log. Small, because every log has such a tail.
+TAIL_BYTES_MAX = 2048
 OFFSET_SPAN_MAX = 2**31 - 1  # index entries have 32-bit relative offsets
 NO_DATA = memoryview(b"")
 _unpack = HEADER.unpack_from
@@ -84,10 +84,10 @@ class Segment:
         self.entry_synced = size_bytes > 0  # whether its name in the directory survives a power cut
         self.used = True  # used since the last `rest`
         self.on_damage: Callable[[CorruptSegment], None] | None = None  # called with all detected damage
-        # Retention's result from the records below `proven_bytes`: the largest timestamp. Clients write the headers.
+        # The largest timestamp below `proven_bytes`. Headers do not prove it, because clients write them.
         self.proven_bytes = 0
         self.proven_ms = -1
-        self.untimed_since_ms: int | None = None  # when retention met a record without a timestamp
+        self.untimed_since_ms: int | None = None  # when retention first saw a record without a timestamp
         self.on_open: Callable[[Segment], None] | None = None  # called before a file is opened
         self._disk = disk
         self._is_reported = False
@@ -95,17 +95,17 @@ class Segment:
         self._file: File | None = None
         self._first_timestamp_ms: int | None = None
         self._index: Index | None = None
-        # Of all batches; None: not known yet. And at a position from a checkpoint, independently of the index.
+        # `_digest` covers all batches; None: not known yet. `mark` is the digest at a position from a checkpoint.
         self._digest: int | None = None if size_bytes else digests.beginning(self.path)
         self.mark: KnownDigest | None = None
         if not size_bytes:
             self._index = self._new_index()
         self._max_timestamp_ms: int | None = None if size_bytes else -1  # None: not known yet
-        self._recent: dict[int, int] = {base_offset: 0}  # offset -> where the first batch at or behind it starts
-        self._tail: list[bytes] = []  # what was written last, if it was little, from `_tail_from` on
+        self._recent: dict[int, int] = {base_offset: 0}  # offset -> start of the first batch at or after it
+        self._tail: list[bytes] = []  # the last appends, if they were small, from `_tail_from` on
         self._tail_bytes = 0
         self._tail_from = size_bytes
-        self._checked = (0, 0)  # verified: between these positions, and from `_checked_from` on
+        self._checked = (0, 0)  # verified: between these positions, and everything from `_checked_from` on
         self._checked_from = size_bytes
 
     def _new_index(self) -> Index:
@@ -137,14 +137,14 @@ class Segment:
                 raise LogFull(str(error)) from error
             self._index = index
             if not len(index) and self.size_bytes > UNINDEXED_BYTES_MAX:
-                self.extend_index(WALK_BYTES)  # it was lost, or is from another release
+                self.extend_index(WALK_BYTES)  # the index file was lost, or is from another release
         self.used = True
         return self._index
 
     # Writing.
 
     def write(self, buffers: Sequence[Buffer], size_bytes: int) -> int:
-        if self._max_timestamp_ms is None:  # for `note`, and before anything is written: it may not be readable
+        if self._max_timestamp_ms is None:  # `note` needs it; read it before the write, which may make that impossible
             self._max_timestamp_ms = self.max_timestamp_ms
         file = self.file if self._file is None else self._file
         self.used = True
@@ -165,7 +165,7 @@ class Segment:
         return position
 
     def take_new(self, start: int, end: int) -> list[bytes] | list[memoryview]:
-        """The bytes from `start` to `end`, the segment's end, for the journal."""
+        """Returns the bytes from `start` to the segment's end, `end`, for the journal."""
         if start == self._tail_from and end == start + self._tail_bytes:
             if end > self.size_bytes:
                 broken("28 the journal takes what is written", path=self.path, end=end, size=self.size_bytes)
@@ -193,7 +193,7 @@ class Segment:
         stamp: Buffer,
         crc: int,
     ) -> None:
-        """Adds a batch, just written or found by recovery, to index and digest. Never raises after a `write`."""
+        """Adds a batch that was just written or recovered to index and digest. Never raises after a `write`."""
         largest = self._max_timestamp_ms
         if largest is None:
             largest = self.max_timestamp_ms
@@ -237,10 +237,10 @@ class Segment:
         try:
             self.index_to_open().write()
         except (DiskFull, OSError):
-            return  # missing entries are recreated by reading the log
+            return  # missing entries are rebuilt by reading the log
 
     def make_ready_to_cut(self) -> None:
-        """Opens what `truncate` needs, so that a refusal comes before any change."""
+        """Opens the files that `truncate` needs, so that it fails before anything has changed."""
         self._file, self._index = self.file, self.index
 
     def truncate(self, position: int) -> None:
@@ -268,7 +268,7 @@ class Segment:
         if self.index.unwritten:
             self._write_index()
         if self._digest is not None:
-            with contextlib.suppress(DiskFull, OSError):  # without it the end of the segment is not verified
+            with contextlib.suppress(DiskFull, OSError):  # without this entry the end of the segment is not verified
                 self.index_to_open().write_end(self.size_bytes, self._digest)
         self._recent.clear()
 
@@ -299,7 +299,7 @@ class Segment:
             self._index.file = None
 
     def leave_memory(self) -> None:
-        """Synced data except the end need not be cached. Memory is better used for data that is read."""
+        """Releases synced data from the page cache, except the end. Memory is better used for data that is read."""
         end = self.synced_bytes - KEPT_BYTES
         if self._file is not None and end - self._forgotten_bytes >= FORGOTTEN_BYTES_MIN:
             self._file.forget(self._forgotten_bytes, end)
@@ -311,14 +311,14 @@ class Segment:
         return self._file is None or self._file.is_in_place()
 
     def is_there(self) -> bool:
-        """Whether the path leads to this segment's file, which this opens."""
+        """Whether the path still leads to this segment's file. Opens the file."""
         try:
             return self.file.is_in_place()
         except FileNotFoundError:
             return False
 
     def remove(self) -> None:
-        """A lane that still works on the files keeps them open."""
+        """Removes the files. A lane that still works on them keeps them open."""
         for suffix in ("log", "index", "aborted"):
             path = segment_path(self.path.rpartition("/")[0], self.base_offset, suffix)
             if self._disk.exists(path):
@@ -356,7 +356,7 @@ class Segment:
         return data
 
     def damaged(self, position: int, offset: int, reason: str) -> CorruptSegment:
-        """The error to raise. The first one of a segment is also reported to the operator."""
+        """Returns the error to raise. The first one of a segment is also reported to the operator."""
         damage = CorruptSegment(self.path, position, offset, reason, self.base_offset)
         if not self._is_reported:
             self._is_reported = True
@@ -366,7 +366,7 @@ class Segment:
         return damage
 
     def lacks(self, offset: int) -> CorruptSegment:
-        """The error to raise if no batch holds an offset that was never compacted."""
+        """Returns the error to raise if no batch holds an offset that was never compacted."""
         return self.damaged(self.size_bytes, offset, "no batch holds it")
 
     def check(self, data: memoryview, position: int, offset_end: int) -> None:
@@ -386,7 +386,7 @@ class Segment:
 
     @property
     def end_known(self) -> KnownDigest | None:
-        """The digest of its whole content, if this process wrote the end or a checkpoint recorded it."""
+        """The digest of the whole content, if this process wrote the end or a checkpoint recorded it."""
         return None if self._digest is None else KnownDigest(self.size_bytes, self._digest)
 
     @property
@@ -397,24 +397,24 @@ class Segment:
         return self._digest
 
     def _digest_at(self, position: int) -> int:
-        """Computed from the content, from the last position with a known digest."""
+        """Computes the digest from the content after the last position with a known digest."""
         at, digest = verification.known_before(self, position)
         for _, header in self._walk_from(at, position):
             digest = extended_by(digest, header)
         return digest
 
     def trust(self, digest: int) -> None:
-        """A checkpoint recorded this digest of the whole content."""
+        """Takes the digest of the whole content from a checkpoint."""
         self._digest, self.mark = digest, KnownDigest(self.size_bytes, digest)
 
     def checked(self, from_position: int) -> None:
-        """Recovery has verified everything from there on."""
+        """Marks everything from this position on as verified by recovery."""
         if not 0 <= from_position <= self.size_bytes:
             broken("22 what was checked is in the segment", path=self.path, position=from_position)
         self._checked_from = min(self._checked_from, from_position)
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch that reaches `offset` starts; the segment's size if there is none."""
+        """The start of the first batch that reaches `offset`; the segment's size if there is none."""
         position = self._recent.get(offset)
         if position is None:
             for at, header in self._walk(self.index.before_offset(offset - self.base_offset)):
@@ -426,7 +426,7 @@ class Segment:
     def read_batches(
         self, start: int, stop: int, bytes_max: int, *, offset_end: int, at_least_one: bool
     ) -> tuple[memoryview, int]:
-        """Whole, verified batches between two boundaries, and the offset after them; -1 if they reach `stop`.
+        """Returns whole, verified batches between two boundaries, and the offset after them; -1 if they reach `stop`.
 
         `offset_end` is the end of the segment.
         """
@@ -449,7 +449,7 @@ class Segment:
         entry = self.index.before_position(position + len(data) - HEADER_BYTES)
         at = max(0, entry.position - position)
         if at and _unpack(data, at)[0] != self.base_offset + entry.offset:
-            at = 0  # the index is wrong: walk from where the data starts, which is a boundary
+            at = 0  # the index is wrong: walk from the start of the data, which is a boundary
         next_offset = -1
         while at + HEADER_BYTES <= len(data):
             header = _unpack(data, at)
@@ -501,7 +501,7 @@ class Segment:
         self._recent[offset] = position
 
     def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchView]]:
-        """(position, header) of the batches from a boundary on; `data` of these views is empty."""
+        """Yields (position, header) of the batches from a boundary on; `data` of these views is empty."""
         for at, header in self._walk_from(position, self.size_bytes if end is None else end):
             yield at, BatchView._make((*header, NO_DATA))
 
@@ -511,14 +511,14 @@ class Segment:
             yield at, BatchView._make((*header, NO_DATA))
 
     def batch_at(self, position: int, header: BatchView) -> BatchView:
-        """The batch whose header was found at `position`, with its bytes, checked."""
+        """Reads and checks the batch with this header at `position`."""
         data = self.read(position, header.size_bytes)
         self.check(data, position, header.next_offset)
         return split(data)[0]
 
     @property
     def max_timestamp_ms(self) -> int:
-        """According to the batches' headers, which clients write; -1 if no batch has one."""
+        """The largest timestamp in the batch headers, which clients write; -1 if no batch has one."""
         if self._max_timestamp_ms is None:
             index = self.index
             entry = index.entry(len(index) - 1) if len(index) else IndexEntry(0, 0, -1)
@@ -529,23 +529,23 @@ class Segment:
         return self._max_timestamp_ms
 
     def modified_ms(self) -> int:
-        """Wall time of the last append, independent of clients."""
+        """Wall time of the last append, independent of clients' timestamps."""
         return self._disk.modified_ms(self.path)
 
     @property
     def first_timestamp_ms(self) -> int:
-        """Timestamp of the first batch, the start of segment.ms; -1 if the segment is empty."""
+        """Timestamp of the first batch, where segment.ms starts; -1 if the segment is empty."""
         if self._first_timestamp_ms is None and self.size_bytes:
             self._first_timestamp_ms = HEADER.unpack(self.read(0, HEADER_BYTES))[8]
         return -1 if self._first_timestamp_ms is None else self._first_timestamp_ms
 
     def rebuild_index(self, interval_bytes: int) -> None:
-        """From the batches themselves."""
+        """Rebuilds the index from the batches."""
         self.index.clear()
         self.extend_index(interval_bytes)
 
     def extend_index(self, interval_bytes: int) -> None:
-        """From the batches behind its last entry."""
+        """Indexes the batches after the last entry."""
         index = self.index
         entry = index.entry(len(index) - 1) if len(index) else IndexEntry(0, 0, -1)
         largest, digest = entry.timestamp_before_ms, self._digest_at(entry.position)
@@ -559,7 +559,7 @@ class Segment:
         self._write_index()
 
     def _walk(self, entry: IndexEntry) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """From the index entry, if the batch there matches; else from the beginning, with a new index."""
+        """Walks from the index entry if the batch there matches; else from the beginning, with a new index."""
         if entry.position:
             data = self.read(entry.position, HEADER_BYTES)
             agrees = len(data) == HEADER_BYTES and HEADER.unpack(data)[0] == self.base_offset + entry.offset

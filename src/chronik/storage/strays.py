@@ -1,13 +1,12 @@
-"""Directories of logs that the metadata does not know: set aside under another name, reported, and removed
-only after days.
+"""Directories of unknown logs: they are renamed, reported, and removed only after days.
 
 A log is unknown when the metadata does not place it on this node: its topic was deleted or moved away while the node
 was down, or the metadata is not the one that the log was written under. A directory is unknown when neither checkpoint
-nor journal tells of it: the power went before anything in it was acknowledged, or somebody put it here. Nobody can tell
-which, so its records are kept for `stray_retention_ms` and can be put back until then. A directory without any record
-is removed at once.
+nor journal mentions it: the power failed before anything in it was acknowledged, or another program created it. The
+node cannot tell which. So the records are kept for `stray_retention_ms`, and can be restored until then. A directory
+without any record is removed at once.
 
-    DIRECTORY/orders-3.1763424000000.stray/    the name it had, and when it was set aside, in ms since the epoch
+    DIRECTORY/orders-3.1763424000000.stray/    its former name, and when it was set aside, in ms since the epoch
 """
 
 from __future__ import annotations
@@ -22,8 +21,10 @@ from chronik.storage import partition_metadata
 logger = logging.getLogger("chronik.storage")
 
 SUFFIX = ".stray"
-NAME_CHARS_MAX = 200  # of the name it had: with a topic's of 249 characters the new one would be too long for a file
-EMPTY_BYTES_MAX = 1 << 20  # looked at, to find zeros alone: what a power cut may leave of a first append
+# Of the former name: with a topic name of 249 characters, the new name would be too long for a file.
+NAME_CHARS_MAX = 200
+# Files up to this size are checked for zeros only, which a power cut may leave of a first append.
+EMPTY_BYTES_MAX = 1 << 20
 
 
 class Stray(NamedTuple):
@@ -33,7 +34,7 @@ class Stray(NamedTuple):
 
 
 def holds_records(disk: Disk, directory: str) -> bool:
-    """False only if that is certain: there is nothing but a log's files, and no byte of a batch in any of them."""
+    """False only if it is certain that there is nothing but a log's files, and no byte of a batch in any of them."""
     for name in disk.list(directory):
         if name in (partition_metadata.FILE, f"{partition_metadata.FILE}.tmp") or name.endswith((".index", ".aborted")):
             continue
@@ -51,7 +52,7 @@ def _is_blank(disk: Disk, path: str) -> bool:
 
 
 class Strays:
-    """`count` is how many there are, as of the last change."""
+    """`count` is the number of stray directories, as of the last change."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -68,7 +69,8 @@ class Strays:
         return found
 
     def set_aside(self, name: str, why: str, now_ms: int, retention_ms: int) -> None:
-        """Renames DIRECTORY/NAME. Durable once the directory is synced; until then it may be back under its name."""
+        """Renames DIRECTORY/NAME. Durable once the directory is synced; until then it may reappear under its former
+        name."""
         short, since_ms = name[:NAME_CHARS_MAX], now_ms
         while self._disk.exists(path := f"{self._directory}/{short}.{since_ms}{SUFFIX}"):
             since_ms += 1
@@ -78,7 +80,7 @@ class Strays:
         logger.warning("%s/%s %s: moved to %s, removed after %.3g days", self._directory, name, why, path, days)
 
     def remove_older(self, than_ms: int) -> None:
-        """Removes what was set aside before that time. Blocks: it belongs on a lane."""
+        """Removes strays that were set aside before that time. Blocks: call it on a lane."""
         for stray in self.all():
             if stray.since_ms < than_ms:
                 logger.info("%s was deleted: chronik.stray.retention.ms is over", stray.path)

@@ -1,4 +1,4 @@
-"""Record batches that were located, and are read piece by piece when they are sent.
+"""Record batches that were located, and that are read piece by piece when they are sent.
 
 Reading a response of several megabytes before sending its first byte delays the client and moves every byte through
 memory twice. So the index gives the size of a large piece, and its bytes are read when they are sent. If the log is
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class Unread:
-    """`size_bytes` of whole, checked batches at `position`. Keeps the file open, also when retention removes it."""
+    """`size_bytes` of whole, verified batches at `position`. Keeps the file open, even if retention removes it."""
 
     __slots__ = ("_file", "_generation", "_log", "_offset_end", "_segment", "position", "size_bytes")
 
     def __init__(self, log: ReadableLog, segment: Segment, position: int, size_bytes: int, offset_end: int) -> None:
-        """`offset_end` is where the segment ends."""
+        """`offset_end` is the end offset of the segment."""
         self.position, self.size_bytes = position, size_bytes
         self._offset_end = offset_end
         if position + size_bytes > segment.size_bytes:
@@ -35,7 +35,7 @@ class Unread:
         return self.size_bytes
 
     def read(self) -> memoryview:
-        """All of it, or StorageError."""
+        """Reads all of it. Raises StorageError."""
         if self._log.generation != self._generation:
             raise StorageError(f"{self._log!r} was cut while {self.size_bytes} bytes of it were about to be sent")
         try:
@@ -45,5 +45,5 @@ class Unread:
             raise
         if len(data) != self.size_bytes:
             raise StorageError(f"{self._segment.path} has {len(data)} of {self.size_bytes} bytes at {self.position}")
-        self._segment.check(data, self.position, self._offset_end)  # again, if it came from the disk
+        self._segment.check(data, self.position, self._offset_end)  # verify again, if it came from the disk
         return data

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class Expected(NamedTuple):
-    """A log's expectations for the batches of one of its segments, from some position on."""
+    """A log's expectations for the batches of one of its segments from a position on."""
 
-    offset: int  # start of the next batch; it may begin later after compaction
+    offset: int  # start of the next batch; after compaction it may begin later
     offset_end: int  # of the segment
     is_dense: bool  # no offset is missing: nothing was compacted
-    epoch_of: Callable[[int], int]  # the leader epoch that wrote an offset; -1 if it is not known
+    epoch_of: Callable[[int], int]  # the leader epoch that wrote an offset; -1 if unknown
 
 
 def verify(segment: Segment, data: memoryview, position: int, next_offset: int, offset_end: int) -> list[BatchView]:
@@ -57,7 +57,7 @@ def verify(segment: Segment, data: memoryview, position: int, next_offset: int, 
 
 
 def offset_before(segment: Segment, position: int) -> int:
-    """The end of the batch before `position`, from headers since the last indexed one."""
+    """The end of the batch before `position`, found by reading headers since the last indexed batch."""
     next_offset = segment.base_offset
     for at, header in segment.headers_from(segment.index.before_position(position - 1)) if position else ():
         if at >= position:
@@ -85,7 +85,7 @@ def known_after(segment: Segment, position: int) -> KnownDigest | None:
 
 
 def _digests_agree(segment: Segment, batches: list[BatchView], position: int, end: int) -> bool:
-    """Also True if it cannot be determined: the neighbours are damaged, or no digest is known."""
+    """Also True if it cannot be determined, because the neighbours are damaged or no digest is known."""
     after = known_after(segment, end)
     if after is None:
         return True
@@ -102,7 +102,7 @@ def _digests_agree(segment: Segment, batches: list[BatchView], position: int, en
 def _others_are_whole(segment: Segment, position: int, end: int) -> bool:
     """Whether these batches cause the digest mismatch, and not a damaged one beside them.
 
-    A last copy serves valid records next to damaged ones.
+    The last copy of a partition still serves valid records next to damaged ones.
     """
     after = known_after(segment, end)
     stop = end if after is None else after.position

@@ -140,7 +140,8 @@ def test_more_rules_than_one_command_takes_are_all_created() -> None:
 
 
 def test_a_filter_that_matches_every_rule_deletes_them_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The controller serves nobody else while it decides a command, so none may delete a hundred thousand rules."""
+    """The controller does nothing else while it decides a command, so no command may delete a hundred thousand
+    rules."""
     sizes: list[int] = []
     decide = DeleteAcls.decide
 
@@ -192,7 +193,7 @@ def test_who_changes_rules_is_written_down(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_descriptions_that_are_shared_between_callers_show_nobody_more_than_they_may_see() -> None:
-    """Topics are described once for all callers; what a caller may do to them is not part of it."""
+    """Topics are described once for all callers; a caller's permissions are not part of that description."""
 
     async def story() -> None:
         world = await guarded()

@@ -73,7 +73,7 @@ REFUSED: list[tuple[Asked, ErrorCode]] = [
 
 @pytest.mark.parametrize(("asked", "error"), REFUSED)
 def test_what_cannot_be_is_refused_and_nothing_is_lost(asked: Asked, error: ErrorCode) -> None:
-    """A refused replacement must not clear what was set."""
+    """A refused replacement must not clear existing configs."""
     node = node_with_topic(retention_ms="5")
     (answer,) = alter(node, asked)
     assert answer.error_code == error
@@ -90,7 +90,7 @@ def test_a_brokers_own_configuration_is_replaced_and_holds_at_once() -> None:
 
 
 def test_a_key_that_goes_away_takes_its_contradiction_with_it() -> None:
-    """What is judged is what would hold afterwards, not what is set now."""
+    """The configuration that would result is validated, not the current one."""
     node = node_with_topic()
     assert alter(node, (BROKER, "1", {"log.cleaner.max.compaction.lag.ms": "5"}))[0].error_code == 0
     assert alter(node, (BROKER, "1", {"log.cleaner.min.compaction.lag.ms": "6"}))[0].error_code == 0

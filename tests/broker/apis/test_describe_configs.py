@@ -98,7 +98,7 @@ TOPIC_ROWS = {
 
 @pytest.mark.parametrize("key", TOPIC_ROWS)
 def test_a_topics_key_is_shown_with_its_source_and_synonyms(key: str) -> None:
-    """Tools decide by the source what was set by whom."""
+    """The source tells tools who has set a value."""
     node = node_with(t={"retention.ms": "7", "cleanup.policy": "compact, delete"})
     assert row(entry(node, TOPIC, "t", key)) == TOPIC_ROWS[key]
 
@@ -216,7 +216,7 @@ def test_a_resource_named_twice_is_answered_twice() -> None:
 
 
 def test_the_empty_broker_shows_what_is_set_for_all() -> None:
-    """And nothing else: no file, no defaults, no broker's own."""
+    """Nothing else: no file, no defaults, no broker's own configs."""
     node = node_with()
     assert describe(node, (BROKER, ""))[0].configs == []
     set_at_run_time(node, BROKER, "", message_max_bytes="3")
@@ -249,7 +249,7 @@ def test_a_metric_subscription_shows_its_three_keys() -> None:
 
 
 def test_loggers_show_the_level_that_holds() -> None:
-    """A logger without a level of its own shows that of the one above."""
+    """A logger without its own level shows its parent's."""
     node = node_with()
     logger = logging.getLogger("chronik.broker.settings")
     before = logger.level

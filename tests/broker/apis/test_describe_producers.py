@@ -1,4 +1,4 @@
-"""DescribeProducers: any replica tells what it knows of producers, as in Kafka."""
+"""DescribeProducers: any replica returns the producers that it knows, as in Kafka."""
 
 from __future__ import annotations
 

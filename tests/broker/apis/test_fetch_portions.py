@@ -15,7 +15,7 @@ from tests.broker import hostile
 from tests.broker.hostile import TOPIC, World
 
 BATCH_BYTES = 200_000
-BATCHES = 6  # of each partition, where nothing else is said
+BATCHES = 6  # of each partition, by default
 MUCH_BYTES = 1 << 27
 ANSWERS_MAX = 300
 
@@ -93,7 +93,7 @@ def test_a_client_that_leaves_out_what_it_has_gets_all_of_them() -> None:
 
 
 def test_large_batches_get_their_turn_beside_small_ones() -> None:
-    """What the first one leaves of a portion fits only small batches."""
+    """The rest of a response after the first batch only has room for small batches."""
 
     async def story() -> None:
         world = await filled((60, BATCH_BYTES), (6, BATCH_BYTES), (600, 20_000))

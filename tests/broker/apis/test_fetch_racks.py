@@ -37,7 +37,7 @@ CASES = [
 def test_a_consumer_is_sent_to_an_in_sync_replica_of_its_rack(
     racks: dict[int, str | None], asked: str, fenced: tuple[int, ...], isr: tuple[int, ...], expected: int | None
 ) -> None:
-    """Near, alive and complete; else it reads from the leader."""
+    """A replica that is near, live and in sync; otherwise the consumer reads from the leader."""
 
     async def story() -> None:
         one = await One.make(isr=isr)

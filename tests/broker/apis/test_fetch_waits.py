@@ -1,4 +1,4 @@
-"""A fetch that waits is answered by what is written, whenever that comes."""
+"""A waiting fetch is answered by the next write, whenever that comes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VERSION = 4
 
 
 def test_what_is_committed_before_the_fetch_has_begun_to_wait_is_not_missed() -> None:
-    """Between finding nothing and waiting for something, somebody else's append may become readable."""
+    """Between the first read and the start of the wait, another client's append may become readable."""
 
     async def run() -> FetchResponse:
         node = await start_node(SimDisk(1))
@@ -129,7 +129,8 @@ def test_a_fetch_whose_time_is_up_gets_what_is_there() -> None:
 
 
 def test_a_fetch_for_more_than_its_response_may_hold_does_not_wait() -> None:
-    """Batches are not cut, so that what fits is mostly less than what was asked for: no waiting will change that."""
+    """Batches are returned whole, so the part that fits is usually smaller than requested, and waiting does not change
+    that."""
 
     async def story() -> None:
         world = await World.make()
@@ -146,7 +147,7 @@ def test_a_fetch_for_more_than_its_response_may_hold_does_not_wait() -> None:
 
 
 def test_a_fetch_for_more_than_there_is_memory_for_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that is short of memory gives what it can, and at once: the rest would not come either."""
+    """A node with little memory returns what it can at once, because waiting would not bring the rest."""
 
     async def story() -> None:
         world = await World.make()
@@ -206,7 +207,8 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_write_costs_a_waiting_fetch_one_partition_and_not_all(counts: list[int]) -> None:
-    """Twenty consumers of 20,000 partitions that count all of them for each write would stop everybody else."""
+    """If twenty consumers of 20,000 partitions counted all of them after each write, other clients could not be
+    served."""
 
     async def story() -> None:
         world = await World.make()
@@ -234,7 +236,7 @@ def test_a_write_costs_a_waiting_fetch_one_partition_and_not_all(counts: list[in
 
 @pytest.mark.parametrize("bytes_min", [1, 100])
 def test_what_is_written_while_many_partitions_are_read_is_not_missed(bytes_min: int) -> None:
-    """They are read in turns. A write that comes between ends the wait, whichever partition it is for, and whenever."""
+    """They are read in slices. A write in between ends the wait, whatever its partition and time."""
 
     async def story() -> None:
         world = await World.make()
@@ -276,7 +278,7 @@ def test_who_hangs_up_does_not_leave_its_fetch_behind() -> None:
 
 
 def test_a_fetch_of_many_partitions_does_not_wait_when_memory_is_spent() -> None:
-    """What it keeps meanwhile is needed by those who are being served. It gets an answer without records."""
+    """Other requests need the memory that it would hold. It gets a response without records."""
 
     async def story() -> None:
         world = await World.make()
@@ -290,7 +292,8 @@ def test_a_fetch_of_many_partitions_does_not_wait_when_memory_is_spent() -> None
 
 
 def test_long_fetches_that_are_read_at_the_same_time_share_the_memory() -> None:
-    """Each is read in turns. If all were sized by the same free room, together they would hold several times of it."""
+    """Each is read in slices. If each took the same free memory into account, together they would use a multiple of
+    it."""
 
     async def story() -> None:
         world = await World.make()
@@ -318,7 +321,7 @@ def test_long_fetches_that_are_read_at_the_same_time_share_the_memory() -> None:
 
 
 def test_later_requests_of_a_connection_do_not_overtake_a_long_one() -> None:
-    """A commit of many offsets takes turns, and the one behind it must not be undone by it."""
+    """A commit of many offsets runs in slices, and must not overwrite the result of a later commit."""
 
     async def story() -> None:
         world = await World.make()

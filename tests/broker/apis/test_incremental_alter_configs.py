@@ -145,7 +145,7 @@ def test_a_change_that_cannot_be_is_refused_and_changes_nothing(
     ],
 )
 def test_login_and_encryption_of_one_broker_need_no_listener(key: str, value: str) -> None:
-    """Kafka asks for a listener's prefix only where keys and certificates change; librdkafka's own tests set these."""
+    """Kafka only requires a listener's prefix where keys and certificates change; librdkafka's tests set these."""
     node = node_with_topic()
     (answer,) = alter(node, (BROKER, "1", [(key, SET, value)]))
     assert (answer.error_code, answer.error_message) == (0, None)
@@ -168,7 +168,7 @@ def test_only_validating_changes_nothing() -> None:
 
 
 def test_a_resource_named_twice_fails_both_times() -> None:
-    """Which of the two its sender means, nobody knows."""
+    """It is unknown which of the two the client wants."""
     node = node_with_topic()
     node.create_topic("u")
     twice: Asked = (TOPIC, "t", [("retention.ms", SET, "9")])
@@ -187,7 +187,7 @@ def test_also_when_one_of_the_two_never_reaches_the_controller() -> None:
 
 
 def test_what_is_set_for_a_broker_holds_at_once() -> None:
-    """For this broker before all brokers; deleting it uncovers what was there before."""
+    """The value for this broker precedes that for all brokers; deleting it reveals the earlier value."""
     node = node_with_topic()
     alter(node, (BROKER, "", [("message.max.bytes", SET, "3"), ("log.retention.ms", SET, "9")]))
     alter(node, (BROKER, "1", [("message.max.bytes", SET, "4")]))

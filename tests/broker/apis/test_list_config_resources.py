@@ -1,4 +1,4 @@
-"""ListConfigResources: what there is to describe."""
+"""ListConfigResources: the resources that can be described."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def listed(node: SmallNode, *kinds: int, version: int = 1) -> list[tuple[int, st
     "kinds", [(), (TOPIC,), (BROKER,), (LOGGER,), (METRICS,), (GROUP,), (GROUP, TOPIC), (TOPIC, TOPIC)]
 )
 def test_resources_of_the_types_asked_for_are_listed_once(node: SmallNode, kinds: tuple[int, ...]) -> None:
-    """All types when none is named. The default of all brokers is no resource of its own."""
+    """All types if none is named. The default of all brokers is not a separate resource."""
     wanted = kinds or (TOPIC, BROKER, LOGGER, METRICS, GROUP)
     assert listed(node, *kinds) == [each for kind in dict.fromkeys(wanted) for each in ALL if each[0] == kind]
 

@@ -1,4 +1,4 @@
-"""ListOffsets tells what is committed and nothing else, also while a new leader does not know yet how much that is."""
+"""ListOffsets only returns committed offsets, even while a new leader does not know the high watermark yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ LATER_MS = NOW_MS + 1
 
 
 async def newly_elected() -> One:
-    """Two records, each of its own time; the first is known to be committed, the second may be: see KIP-207."""
+    """Two records with different timestamps; the first one is known to be committed, the second one may be: see
+    KIP-207."""
     one = await One.make()
     one.write(b"first")
     end = await one.write_durably(b"second", timestamp_ms=LATER_MS)

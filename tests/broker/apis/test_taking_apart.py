@@ -1,4 +1,4 @@
-"""Batches that hold nobody knows how much are taken apart on a lane, and the loop serves everybody else meanwhile."""
+"""Batches with an unknown number of records are decoded on a lane, and the loop serves other clients meanwhile."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OPENED_TYPES = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
 
 
 class NotedLane:
-    """Counts what it is given, and holds it back while `is_open` is unset."""
+    """Counts its work, and holds it back while `is_open` is not set."""
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
@@ -104,13 +104,13 @@ def test_a_time_is_looked_up_in_a_compressed_batch_on_the_lane(codec: Codec) -> 
         world, lane = await world_with(batch(codec), batch(codec))
         for time_ms, offset in ((NOW_MS + 1, 1), (MAX_TIMESTAMP, 2), (NOW_MS + 3, -1)):
             assert (await offset_at(world.client, time_ms)).offset == offset
-        assert lane.count == 2  # what no header tells of is not looked for
+        assert lane.count == 2  # records that no header announces are not searched
 
     run(story())
 
 
 def test_a_small_plain_batch_is_taken_apart_where_it_is() -> None:
-    """A thread costs more than a look at a few records."""
+    """A thread costs more than decoding a few records."""
 
     async def story() -> None:
         world, lane = await world_with(batch(), batch())
@@ -154,7 +154,7 @@ def test_compressed_batches_become_old_messages_on_the_lane(codec: Codec) -> Non
         await turns()
         assert lane.count == 1
         other = Client(world.node)
-        assert (await offset_at(other, -1)).offset == 6  # everybody else is served
+        assert (await offset_at(other, -1)).offset == 6  # other clients are served
         assert not fetched.done()
         lane.is_open.set()
         assert old_offsets(await fetched)[:3] == [0, 1, 2]  # which take more bytes, so that not all may fit
@@ -175,7 +175,7 @@ def test_what_an_old_client_cannot_read_is_refused_and_not_counted_as_sent() -> 
 
 
 def test_a_partition_that_goes_away_during_a_lookup_denies_no_record() -> None:
-    """The answer would be that of somebody who does not know."""
+    """The replica no longer knows the answer."""
 
     async def story() -> None:
         world, lane = await world_with(batch(Codec.GZIP))

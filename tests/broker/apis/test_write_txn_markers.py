@@ -1,4 +1,4 @@
-"""WriteTxnMarkers on a whole node: what ends a transaction, when that is answered, and what is refused."""
+"""WriteTxnMarkers on a complete node: what ends a transaction, when the response is sent, and what is refused."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def play(story: Story) -> None:
 @pytest.mark.parametrize("version", range(NEWEST + 1))
 @pytest.mark.parametrize("commits", [True, False])
 def test_a_marker_ends_the_transaction(version: int, commits: bool) -> None:
-    """Readers of committed records go on behind it, and are told of an aborted one."""
+    """Consumers of committed records continue after it, and learn of an aborted transaction."""
 
     async def story(world: World) -> None:
         replica = replica_of(world)
@@ -183,8 +183,8 @@ def test_a_marker_of_the_past_changes_nothing() -> None:
 def test_the_version_of_the_transaction_reaches_the_log(
     version: int, transaction_version: int, epoch: int, error: ErrorCode
 ) -> None:
-    """From version 2 on every transaction has an epoch of its own. A marker of the epoch in which this transaction
-    writes belongs to the one before."""
+    """From version 2 on, every transaction has a new epoch. A marker with the current transaction's epoch belongs to
+    the previous one."""
 
     async def story(world: World) -> None:
         write(replica_of(world), epoch=3)
@@ -271,7 +271,7 @@ def test_the_version_of_the_transaction_reaches_the_offsets_topic() -> None:
 def test_a_group_coordinator_that_is_not_ready_is_told_as_a_leader_that_moved(
     error: ErrorCode, told: ErrorCode, is_late: bool
 ) -> None:
-    """A transaction coordinator knows partitions, not groups: it asks for the leader again."""
+    """A transaction coordinator knows partitions, not groups, so it looks up the leader again."""
 
     async def story(world: World) -> None:
         await commit_offset(world, 5)

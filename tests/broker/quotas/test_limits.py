@@ -1,4 +1,4 @@
-"""Which quota holds for a client: Kafka's order of precedence, and who shares what it allows."""
+"""Which quota applies to a client: Kafka's order of precedence, and the entities that share a quota."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chronik.metadata.image import QuotaEntity
 KEY = "producer_byte_rate"
 CLIENT, ANY_CLIENT = ("client-id", "app"), ("client-id", None)
 USER, ANY_USER = ("user", "alice"), ("user", None)
-# Each goes before those behind it.
+# Each precedes those after it.
 ORDER: list[tuple[QuotaEntity, tuple[str, str]]] = [
     ((CLIENT, USER), ("alice", "app")),
     ((ANY_CLIENT, USER), ("alice", "app")),

@@ -33,7 +33,7 @@ def waits(kind: str, samples: int, bound: float, uses: list[tuple[int, float]]) 
 
 
 def test_a_rate_is_taken_over_ten_seconds_also_when_it_is_young() -> None:
-    """60 KB three times within 6 ms, at 10,000 bytes a second: what a Kafka was seen to answer, to the millisecond."""
+    """60 KB three times within 6 ms, at 10,000 bytes a second: a real Kafka's throttle times, to the millisecond."""
     assert waits("rate", 11, 10_000, [(1_000, 60_000), (1_003, 60_000), (1_006, 60_000)]) == [0, 1_997, 7_994]
 
 

@@ -1,4 +1,4 @@
-"""A node with quotas: clients are told how long to wait, and are not read from for that long. In virtual time."""
+"""A node with quotas returns throttle times, and does not read from clients for that long. In virtual time."""
 
 from __future__ import annotations
 

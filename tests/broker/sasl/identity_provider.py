@@ -108,6 +108,6 @@ def _handler(provider: IdentityProvider) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(data)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name that http.server gives it
-            """Nobody reads it."""
+            """No one reads it."""
 
     return Handler

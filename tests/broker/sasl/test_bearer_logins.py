@@ -1,4 +1,5 @@
-"""Logins by OAUTHBEARER on a whole node, in virtual time: who is served, for how long, and what the others are told.
+"""OAUTHBEARER logins on a complete node, in virtual time: which clients are served, for how long, and the errors of
+others.
 
 tests/oracle/test_compat_bearer_logins.py says the same to a real Kafka, byte by byte.
 """
@@ -136,7 +137,7 @@ def test_a_node_without_keys_does_not_start() -> None:
 
 
 def test_a_mechanism_that_is_turned_on_while_the_node_runs_is_not_offered() -> None:
-    """Its keys are read when the node starts: until then nobody could be let in."""
+    """Its keys are read when the node starts, so until a restart no client could log in."""
 
     async def story(world: World) -> None:
         user = Stranger(world)

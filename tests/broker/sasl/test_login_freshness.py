@@ -30,7 +30,7 @@ Change = Callable[[], Awaitable[object]]
 
 
 class Behind:
-    """A store without a lease. `read` first learns what the rest of the cluster has decided; without that it fails."""
+    """A store without a lease. `read` first fetches the cluster's decisions; if that is impossible, it fails."""
 
     def __init__(self, store: Any, learns: Change | None) -> None:
         self._store, self._learns = store, learns
@@ -95,7 +95,7 @@ async def log_in(user: Stranger, name: str = "carol", password: str = "pw") -> i
 
 
 def test_a_login_is_judged_by_users_that_the_quorum_has_confirmed() -> None:
-    """The node made its challenge from what it knew before."""
+    """The node had created its challenge from older metadata."""
 
     async def story(world: World, store: Behind) -> None:
         user = Stranger(world)
@@ -125,7 +125,7 @@ def test_a_login_whose_password_was_set_meanwhile_begins_again(password: str) ->
 
 
 def test_a_login_by_bare_tokens_is_judged_alike() -> None:
-    """Clients before Kafka 1.0 send them, and so may anybody."""
+    """Clients before Kafka 1.0 send them, and any client may."""
 
     async def story(world: World, store: Behind) -> None:
         user, login = Stranger(world), ScramLogin(SHA_256, "carol", "pw", "clientnonce")
@@ -162,7 +162,7 @@ def test_without_the_quorum_the_connection_ends_without_a_login() -> None:
 
 
 def test_super_users_and_passwords_of_the_configuration_do_not_wait() -> None:
-    """An operator must be able to look at a cluster without a quorum. PLAIN's users are not in the metadata."""
+    """An operator must be able to inspect a cluster without a quorum. PLAIN's users are not in the metadata."""
 
     async def story(world: World, store: Behind) -> None:
         made = credential_of("root", SHA_256, b"salt", 4096, salted_password(SHA_256, "pw", b"salt", 4096))

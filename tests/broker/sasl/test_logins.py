@@ -285,7 +285,7 @@ def test_nothing_is_served_during_a_renewal() -> None:
     told(story, **SHORT)
 
 
-# --- what is logged, and that the tests would notice
+# --- logging, and proof that the tests notice errors
 
 
 def test_log_lines_name_the_user_and_no_secret(caplog: pytest.LogCaptureFixture) -> None:
@@ -305,7 +305,7 @@ def test_log_lines_name_the_user_and_no_secret(caplog: pytest.LogCaptureFixture)
 
 
 def test_a_stage_that_is_skipped_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Were a handshake taken for a login, the tests above would fail: this one shows that they see it."""
+    """If a handshake counted as a login, the tests above would fail; this test proves it."""
 
     def skipping(self: Session, *, is_bare: bool = False) -> None:
         self.logged_in(Principal("User", "alice"))

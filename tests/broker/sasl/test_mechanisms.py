@@ -1,4 +1,4 @@
-"""The broker's side of PLAIN and SCRAM, message by message: which clients it accepts, and what it tells the others."""
+"""The broker's side of PLAIN and SCRAM, message by message: which clients it accepts, and what it sends to others."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_scram_accepts_who_knows_the_password(kind: ScramKind) -> None:
 def test_a_wrong_password_and_an_unknown_user_fail_at_the_same_message_with_the_same_words(
     kind: ScramKind, user: str
 ) -> None:
-    """Whoever tries names must not learn which of them exist."""
+    """A client that tries names must not learn which of them exist."""
     with pytest.raises(LoginRefused) as refused:
         log_in(kind, user, "wrong")
     assert refused.value.message == (
@@ -121,7 +121,7 @@ def test_a_made_up_salt_has_the_letters_of_kafkas_tools_where_the_others_have() 
 
 
 def test_no_password_fits_a_made_up_credential() -> None:
-    """Also for somebody who computes the keys that the broker pretends to have."""
+    """Even for a client that computes the broker's made-up keys."""
     client, broker = ScramLogin(SHA_256, "mallory", "x", "clientnonce"), server()
     challenge = broker.step(client.first())
     made = broker._asked
@@ -156,7 +156,7 @@ def test_scram_refuses_another_authorization_id() -> None:
     ],
 )
 def test_a_final_message_with_another_nonce_or_binding_is_refused(before: bytes, after: bytes) -> None:
-    """The proof of an exchange that somebody listened to must not serve again."""
+    """A proof from an intercepted login must not work again."""
     client, broker = ScramLogin(SHA_256, "alice", "secret", "clientnonce"), server()
     proof = client.answer(broker.step(client.first()).token)
     assert isinstance(proof, bytes)

@@ -1,7 +1,7 @@
 """An issuer of tokens for tests: keys of every kind that a broker accepts, their JWKS document, and tokens by them.
 
-Keys are made once a process: an RSA key takes long to find. Others follow from their names. Times are told, so a test
-chooses its own present.
+Keys are created once per process, because creating an RSA key takes long. Others are derived from their names. Callers
+pass times, so a test chooses the current time.
 """
 
 from __future__ import annotations

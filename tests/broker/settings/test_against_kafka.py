@@ -35,7 +35,7 @@ def kafka_says(*arguments: str, asked: str = "") -> list[str]:
 
 
 def test_every_key_of_kafka_is_known_with_its_type_default_and_update_mode() -> None:
-    """Whoever moves from Kafka keeps the file, so a name or default that differs by mistake changes their cluster."""
+    """An operator who moves from Kafka keeps the file, so a wrong name or default would change the cluster."""
     kafka = {}
     for line in kafka_says("keys"):
         name, config_type, default, mode, internal = line.split("\t")
@@ -54,7 +54,7 @@ def test_every_key_of_kafka_is_known_with_its_type_default_and_update_mode() -> 
 
 
 def test_java_reads_the_same_keys_and_values_of_any_text() -> None:
-    """The file's syntax is Java's. Texts are made of little but what has a meaning in it."""
+    """The file's syntax is Java's. The generated texts consist mostly of characters with a meaning in it."""
     dice = random.Random(20_260_114)
     pieces = [
         "a",

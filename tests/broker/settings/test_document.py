@@ -1,4 +1,4 @@
-"""docs/reference/configuration.md says what the tables say."""
+"""docs/reference/configuration.md agrees with the tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_the_page_is_up_to_date() -> None:
 
 
 def test_every_key_is_on_the_page() -> None:
-    """Whoever looks for a key finds what it does here, or that it does nothing."""
+    """Readers find what every key does, or that it has no effect."""
     page = document()
     assert [each.name for each in BROKER_KEYS if f"`{each.name}`" not in page] == []
     assert [name for name in TOPIC_CONFIGS if f"`{name}`" not in page] == []

@@ -1,4 +1,4 @@
-"""Keys of server.properties that change what a node does, each seen to do it."""
+"""Keys of server.properties that change what a node does, each with its observed effect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PRODUCE = (ProduceResponse, 9)
 
 
 def test_fetch_max_bytes_bounds_what_one_fetch_returns() -> None:
-    """Whatever the client asks for; a single batch that is larger is returned all the same."""
+    """It limits any request; a single larger batch is returned nevertheless."""
 
     async def test() -> None:
         sizes = []
@@ -95,7 +95,7 @@ def test_retention_does_not_wait_while_the_disk_is_full() -> None:
 
 
 def test_log_cleaner_enable_decides_whether_anything_is_compacted() -> None:
-    """Who turns it off wants every record of a compacted topic, until it is on again."""
+    """An operator who disables it wants to keep every record of a compacted topic until it is enabled again."""
 
     async def test() -> None:
         left = []

@@ -1,4 +1,5 @@
-"""What a node refuses to start with: listeners that anybody can reach, and promises that it would not keep."""
+"""Configurations with which a node refuses to start: listeners that everyone can reach, and promises that it would not
+keep."""
 
 from __future__ import annotations
 
@@ -93,7 +94,7 @@ def test_what_is_guarded_or_asked_for_starts(text: str) -> None:
     ],
 )
 def test_a_listener_that_others_can_reach_must_be_asked_for(text: str, key: str) -> None:
-    """Nobody logs in, so whoever reaches it can read, write and delete everything."""
+    """Without logins, everyone who reaches the listener can read, write and delete everything."""
     with pytest.raises(BadSetting, match=r"127\.0\.0\.1.*chronik\.insecure\.listeners=true") as refused:
         require_kept(load(text))
     assert refused.value.key == key
@@ -119,7 +120,7 @@ def test_a_listener_that_others_can_reach_must_be_asked_for(text: str, key: str)
     ],
 )
 def test_a_key_that_would_restrict_access_stops_the_node(key_value: str) -> None:
-    """Whoever wrote it believes that strangers are kept out."""
+    """Its author believes that unknown clients have no access."""
     with pytest.raises(BadSetting, match="access is not restricted") as refused:
         require_kept(load(f"{LOOPBACK} {INSECURE} {key_value}"))
     assert refused.value.key == key_value.partition("=")[0]
@@ -133,7 +134,7 @@ def test_a_certificate_alone_makes_no_node_of_the_quorum() -> None:
 
 
 def test_a_key_of_tls_for_a_listener_without_it_stops_the_node() -> None:
-    """Its author believes that this listener asks for certificates."""
+    """Its author believes that this listener requires certificates."""
     text = f"{LOOPBACK},SSL://127.0.0.1:9093 listener.name.plaintext.ssl.client.auth=required"
     with pytest.raises(BadSetting, match="PLAINTEXT does not use TLS"):
         require_kept(load(text))
@@ -187,7 +188,7 @@ def test_no_password_is_printed() -> None:
 
 
 def test_all_reachable_listeners_are_named_at_once() -> None:
-    """An operator mends a file once, not listener by listener."""
+    """An operator fixes the file once, not listener by listener."""
     listeners = "listeners=PLAINTEXT://:9092,C://10.0.0.1:9093 chronik.admin.listener=0.0.0.0:9644 node.id=1"
     with pytest.raises(BadSetting) as refused:
         require_kept(load(f"{listeners} {QUORUM} process.roles=broker,controller"))
@@ -247,7 +248,7 @@ def test_a_secret_comes_from_its_key_or_its_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_node_recognises_itself_in_a_list_of_servers(addresses: list[Address], *, expected: bool) -> None:
-    """Kafka's own file lists the node itself; waiting for another that adds it would be waiting for ever."""
+    """Kafka's sample file lists the node itself. Waiting to be added by another node would never end."""
     assert are_all_own(addresses, [Listener("CONTROLLER", "", 9093)], "this-host") is expected
 
 
@@ -267,7 +268,7 @@ PEERS = "node.id=1 controller.quorum.voters=1@127.0.0.1:9093,2@127.0.0.1:9095"
 def test_what_callers_without_a_login_may_do_is_said_at_the_start(
     text: str, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nodes that may not replicate, and strangers who may do everything, are not seen in the settings at once."""
+    """Neither nodes that may not replicate nor unknown clients that may do everything are obvious in the settings."""
     with caplog.at_level(logging.WARNING):
         require_kept(load(text))
     messages = [record.getMessage() for record in caplog.records]

@@ -1,4 +1,4 @@
-"""Listeners, advertised listeners, voters and the admin listener: what is read, derived and refused."""
+"""Listeners, advertised listeners, voters and the admin listener: parsed, derived and refused values."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ ADMIN = [
 
 @pytest.mark.parametrize(("text", "expected"), ADMIN)
 def test_the_admin_listener_stays_on_the_machine_unless_told_otherwise(text: str, expected: Address | None) -> None:
-    """Metrics and health are nobody else's business; nodes on one machine get ports of their own."""
+    """Metrics and health are private, and nodes on one machine get separate ports."""
     assert load_kafka(text).admin_listener == expected
 
 

@@ -43,12 +43,12 @@ TEXTS = [
 
 @pytest.mark.parametrize(("text", "expected"), TEXTS)
 def test_a_text_gives_its_keys_and_values(text: str, expected: dict[str, str]) -> None:
-    """Each row is a rule of Java's format that somebody's file relies on."""
+    """Each row is a rule of Java's format that some file relies on."""
     assert parse_properties(text) == expected
 
 
 def test_a_broken_escape_names_the_key() -> None:
-    """Java stops there too; going on with half a value would configure something nobody wrote."""
+    """Java stops there too. Half a value would be a configuration that no one wrote."""
     with pytest.raises(BadSetting) as stopped:
         parse_properties("broker.rack=\\u12")
     assert stopped.value.key == "broker.rack"
@@ -64,7 +64,7 @@ words = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]), 
 
 @given(st.dictionaries(words, words), st.sampled_from(["=", ":", " ", " = "]))
 def test_whatever_is_written_with_escapes_is_read_back(pairs: dict[str, str], separator: str) -> None:
-    """No character of a key or value is lost or taken for syntax."""
+    """No character of a key or value is lost or interpreted as syntax."""
     text = "\n".join(f"{escaped(key)}{separator}{escaped(value)}" for key, value in pairs.items())
     assert parse_properties(text) == pairs
 

@@ -1,4 +1,4 @@
-"""Logins in a configuration: what a listener is told, what brokers are told, and what is refused without a secret."""
+"""Logins in a configuration: the settings of listeners and brokers, and errors that show no secret."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
     ],
 )
 def test_tokens_that_could_not_be_verified_or_fetched_are_refused(keys: dict[str, str], key: str, reason: str) -> None:
-    """Without an address of keys Kafka accepts tokens that nobody signed; here the node does not start."""
+    """Without a source of keys, Kafka accepts unsigned tokens; here the node does not start."""
     with pytest.raises(BadSetting, match=reason) as refused:
         with_keys(BEARER | keys)
     assert refused.value.key.startswith(key)

@@ -57,7 +57,7 @@ def test_the_file_of_a_node_of_three_is_read(caplog: pytest.LogCaptureFixture) -
 
 
 def test_defaults_are_kafkas() -> None:
-    """Who sets nothing gets what Kafka's documentation says; the offsets topic wants three replicas."""
+    """Without settings, the values of Kafka's documentation apply; the offsets topic wants three replicas."""
     settings = load()
     assert settings.offsets_topic_replication_factor == settings.transaction_state_log_replication_factor == 3
     assert settings.offsets_topic_num_partitions == settings.transaction_state_log_num_partitions == 50
@@ -91,7 +91,7 @@ def test_a_file_that_is_not_utf_8_is_read_as_java_reads_it(tmp_path: Path) -> No
 
 
 def test_a_missing_file_says_so(tmp_path: Path) -> None:
-    """Starting with defaults instead would make a cluster nobody asked for."""
+    """Starting with defaults instead would create an unwanted cluster."""
     with pytest.raises(CannotStart, match=r"absent\.properties: No such file"):
         Settings.load(str(tmp_path / "absent.properties"), environment={}, overrides={})
 
@@ -190,7 +190,7 @@ UNCLEAN = "unclean.leader.election.enable"  # topics that do not set it have it 
 
 
 def outcome(text: str) -> dict[str, object] | str:
-    """The settings without their text, and what the controller takes from that; or the key that was refused."""
+    """The settings without their text, and the part that the controller uses; or the refused key."""
     try:
         settings = load(text)
         return {**without_layers(settings), UNCLEAN: settings.topic_default(UNCLEAN)}
@@ -200,14 +200,14 @@ def outcome(text: str) -> dict[str, object] | str:
 
 @pytest.mark.parametrize("name", ACTED_ON)
 def test_every_key_that_is_said_to_act_reaches_the_settings(name: str) -> None:
-    """A key in the table that nobody reads would be a promise broken in silence."""
+    """A documented key that no code reads would silently break a promise."""
     before, after = CHANGES.get(name, ("", f"{name}={another_value(ACTED_ON[name])}"))
     assert outcome(before) != outcome(after)
 
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_EFFECT))
 def test_a_key_without_effect_changes_nothing(name: str) -> None:
-    """What the documentation calls without effect must be so."""
+    """A key that is documented as having no effect must have none."""
     assert outcome("") == outcome(f"{name}={another_value(WITHOUT_EFFECT[name])}")
 
 
@@ -228,7 +228,7 @@ RETENTION = [
 
 @pytest.mark.parametrize(("text", "expected"), RETENTION)
 def test_the_finer_unit_of_retention_wins(text: str, expected: int) -> None:
-    """The coarse key has a default, so a rule must say which one counts; and anything negative is for ever."""
+    """The coarse key has a default, so a rule must define which one applies. Negative values mean forever."""
     assert load(text).log_retention_ms == expected
 
 
@@ -266,14 +266,14 @@ def test_what_one_node_cannot_use_of_what_is_set_for_all_is_left_out(caplog: pyt
 
 
 def test_a_contradiction_with_the_file_gives_up_all_that_was_set_at_run_time() -> None:
-    """The key at fault is the file's own, so nobody can say which of the others to leave out."""
+    """The key at fault is in the file, so it is unknown which of the others should be ignored."""
     settings = load("log.cleaner.min.compaction.lag.ms=6")
     changed = settings.with_dynamic({"log.cleaner.max.compaction.lag.ms": "5", "message.max.bytes": "7"}, {})
     assert changed == settings
 
 
 def test_the_memory_budget_is_a_quarter_of_the_machine_and_a_gibibyte_at_most() -> None:
-    """A small machine must not be filled by large requests, and a large one needs no more."""
+    """Large requests must not fill a small machine, and a large machine needs no more."""
     small = Settings.load(None, environment={}, overrides={}, machine=Machine(1 << 30, "box"))
     assert small.memory_budget_bytes == 256 << 20
     assert load().memory_budget_bytes == 1 << 30
@@ -335,7 +335,7 @@ def test_what_cannot_be_meant_stops_with_the_key_to_change(text: str, key: str, 
 
 
 def test_overrides_per_address_are_read() -> None:
-    """IPv6 addresses contain colons; the count stands after the last."""
+    """IPv6 addresses contain colons; the count follows the last one."""
     settings = load("max.connections.per.ip.overrides=10.0.0.1:5,::1:7")
     assert settings.max_connections_per_ip_overrides == {"10.0.0.1": 5, "::1": 7}
 

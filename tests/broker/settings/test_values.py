@@ -1,4 +1,4 @@
-"""From text to typed values, and what is said when that fails."""
+"""Parses texts to typed values, and reports errors."""
 
 from __future__ import annotations
 

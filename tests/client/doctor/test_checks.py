@@ -1,4 +1,4 @@
-"""What the doctor finds in staged facts: each fault by its name, and nothing in a healthy cluster."""
+"""The doctor's findings for staged facts: each fault by its name, and none in a healthy cluster."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ ALARM = {"cause": "disk-full", "subject": "/d", "text": "/d has no space left", 
 PROBLEM, ADVICE = Severity.PROBLEM, Severity.ADVICE
 LETTERS = TopicPartition("orders.dlq", 0)
 
-# (name of the finding, severity, a part of what it says, facts)
+# (name of the finding, severity, a part of its text, facts)
 STAGED: list[tuple[str, Severity, str, Facts]] = [
     ("no-controller", PROBLEM, "1 of 3 voters answer, 2 are needed", replace(HEALTHY, quorum=None, survey=LOST)),
     ("bootstrap-silent", PROBLEM, "h:1 does not answer", replace(HEALTHY, silent_bootstrap={"h:1": "refused"})),
@@ -208,7 +208,7 @@ def test_nothing_is_found_where_nothing_is_known() -> None:
 
 @pytest.mark.parametrize(("name", "severity", "part", "facts"), STAGED, ids=[f"{row[0]} {row[2]}" for row in STAGED])
 def test_each_staged_fault_is_found(name: str, severity: Severity, part: str, facts: Facts) -> None:
-    """What was seen is in the first sentence; consequence and action are never empty."""
+    """The observation is in the first sentence; consequence and action are never empty."""
     finding = named(facts, name)
     assert finding.severity is severity
     assert part in finding.what

@@ -1,4 +1,4 @@
-"""Why a group is behind: nine staged causes and more, each named, and none for a group that is not behind."""
+"""The causes of a group's lag: nine staged causes and more, each named, and none for a group without lag."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ def test_more_members_are_advised_only_where_they_help() -> None:
 
 
 def test_the_time_to_clear_follows_from_both_rates() -> None:
-    """900 + 900 records behind; 1 a second arrives, 90 are read."""
+    """A lag of 900 + 900 records; 1 per second arrives, 90 are read."""
     [cause] = causes("billing", BUSY, later((600, 1_010), (500, 1_000)))
     assert "done in about 10.2s" in cause.text
     assert cause.action == ""
 
 
 def test_a_partition_without_an_offset_counts_from_its_start() -> None:
-    """A reader that has committed nothing yet is not ahead of anybody."""
+    """A consumer that has committed nothing yet has the whole partition as its lag."""
     assert PartitionLook(None, 3, 10).lag == 7
     assert PartitionLook(2, 3, 10).lag == 7
     assert PartitionLook(12, 3, 10).lag == 0

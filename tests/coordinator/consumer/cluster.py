@@ -101,7 +101,7 @@ class Shard:
         self.coordinator.image_changed(self.image, changes)
 
     async def fail_over(self) -> None:
-        """What was committed is all that the next coordinator has."""
+        """The next coordinator only has what was committed."""
         self.coordinator.unload(0)
         self.partition = self.partition.after_failover()
         self.coordinator = self.new_coordinator()

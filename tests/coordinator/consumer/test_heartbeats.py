@@ -1,4 +1,4 @@
-"""What members of a consumer group are told, by what they say and what became of the group meanwhile."""
+"""The responses to members of a consumer group, depending on their requests and on the group's state."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_second_target_waits_for_its_interval_and_the_member_comes_back_for_it
 
 
 def test_a_clock_that_was_set_back_does_not_hold_up_the_next_target() -> None:
-    """Kafka's group waits until the old time comes again, which may be hours."""
+    """Kafka's group waits until the old time is reached again, possibly for hours."""
 
     async def story(shard: Shard) -> None:
         shard.join("a")

@@ -43,7 +43,7 @@ def assigned(data: bytes) -> Owned:
 
 
 class Classic:
-    """A consumer of the classic protocol, which leads its group if it is told to."""
+    """A consumer with the classic protocol, which leads its group if it is elected."""
 
     def __init__(self, shard: Shard, instance_id: str | None = None) -> None:
         self.shard = shard

@@ -1,4 +1,4 @@
-"""One member's way to its target: it gives up first, and gets nothing that anybody still has."""
+"""How a member reaches its target: it revokes first, and gets no partition that another member still has."""
 
 from __future__ import annotations
 

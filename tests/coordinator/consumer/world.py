@@ -1,11 +1,12 @@
 """A world of members of one consumer group, classic and new, a coordinator that moves, a log that stalls and refuses,
 and topics that grow; all from one seed.
 
-Clients behave as KIP-848 says: they take over what an answer gives them, give up what it takes away, name what they
-have, and begin again when they are fenced. Answers get lost. The world checks what must hold whatever happens:
-  18a a partition has one owner: the last answer that a client has heard gives it, and it has not given it up since;
-  18b the epochs of the group, of its target and of its members never fall;
-  18c after healing, every partition of every topic that is subscribed to has an owner;
+Clients follow KIP-848: they take over assigned partitions, revoke partitions that a response removes, report what they
+own, and rejoin when they are fenced. Responses get lost. The world checks these invariants:
+
+  18a a partition has one owner: the last response that a client received assigns it, and the client has not revoked it;
+  18b the epochs of the group, of its target and of its members never decrease;
+  18c after healing, every partition of every subscribed topic has an owner;
   17  the state of the coordinator is what the committed part of the log says;
   and every request is answered.
 """
@@ -41,7 +42,7 @@ class Client:
         self.incarnation = 0
         self.epoch = 0
         self.owned: set[tuple[str, int]] = set()
-        self.wanted: set[tuple[str, int]] | None = None  # what it was told to have, and has not carried out
+        self.wanted: set[tuple[str, int]] | None = None  # assigned partitions that it has not taken over yet
         self.heard_s = 0.0  # when an answer confirmed its membership last
         self.sent_s = 0.0
         self.pending: asyncio.Future[ConsumerGroupHeartbeatResponse] | None = None
@@ -133,7 +134,7 @@ class Client:
                 given = {(topic, partition) for topic, partitions in told.items() for partition in partitions}
                 self.world.check_given(self, given)
                 new = given - self.owned
-                self.owned |= new  # what is new is read at once; what is gone is given up with a later step
+                self.owned |= new  # new partitions are read at once; removed ones are given up in a later step
                 self.wanted = given if self.owned != given else None
 
 
@@ -248,7 +249,7 @@ class World:
             self.group_epochs = now
 
     async def check_replay(self) -> None:
-        """What the coordinator holds is what a new one would load from all of the log that it has appended."""
+        """The coordinator's state equals what a new one would load from the whole appended log."""
         partition = self.shard.partition
         fresh = self.shard.new_coordinator()
         await fresh.load(partition.after_failover(surviving_offset=partition.end_offset))

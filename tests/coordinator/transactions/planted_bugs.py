@@ -24,7 +24,7 @@ from chronik.wire.error_codes import ErrorCode
 
 
 def the_epoch_is_compared_before_a_pending_transition_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that repeats its EndTxn while the markers are written is told that it is fenced."""
+    """A client that repeats its EndTxn while the markers are written is fenced."""
 
     def end(current: Transaction | None, producer: transitions.Producer, **asked: Any) -> transitions.Outcome:
         if current is not None and producer.epoch != current.producer_epoch and current.state.is_prepared:

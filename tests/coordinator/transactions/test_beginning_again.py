@@ -93,7 +93,7 @@ def test_a_beginning_that_the_log_refuses_leaves_the_completion_alone() -> None:
 
 @pytest.mark.parametrize(("surviving", "state"), [(0, State.PREPARE_COMMIT), (1, State.COMPLETE_COMMIT)])
 def test_the_next_leader_has_the_completion_or_both(surviving: int, state: State) -> None:
-    """A beginning is in the log only behind its completion, so no prefix of the log contradicts the markers."""
+    """In the log a beginning always follows its completion, so no prefix of the log contradicts the markers."""
 
     async def story(world: World) -> None:
         made = await world.init()

@@ -42,7 +42,7 @@ P0, P1 = ("t", 0), ("t", 1)
 
 
 class FakeMarkers:
-    """Remembers what is ordered. A test says when a marker is written."""
+    """Records the ordered markers. A test decides when a marker is written."""
 
     def __init__(self) -> None:
         self.ordered: list[tuple[MarkerOrder, TopicPartition, Finished]] = []
@@ -97,7 +97,7 @@ class World:
         return self.next_id
 
     async def fail_over(self, **kept: int) -> None:
-        """Another node loads what the log holds."""
+        """Another node loads the log."""
         self.coordinator.unload(0)
         self.partition = self.partition.after_failover(**kept)
         self.coordinator = self.make()
@@ -241,8 +241,8 @@ def test_a_producer_that_repeats_its_end_while_the_markers_are_written_is_asked_
 
 
 def test_without_epoch_bump_a_commit_is_confirmed_only_of_a_transaction_that_was_committed() -> None:
-    """The producer aborted, lost the response and its state. If it were told that the commit succeeded, it would go on
-    although no consumer reads its records."""
+    """The producer aborted, and lost the response and its state. If it got a successful response for the commit, it
+    would continue although no consumer reads its records."""
 
     async def story(world: World) -> None:
         made = await world.init()
@@ -386,7 +386,7 @@ def test_the_last_record_of_a_transaction_is_tried_until_it_is_written() -> None
 
 
 def test_two_new_producers_at_once_get_two_epochs() -> None:
-    """Both ask for a producer id before either has decided; the second one finds the first one's transition."""
+    """Both request a producer id before either has decided; the second one finds the first one's transition."""
 
     async def story(world: World) -> None:
         one, other = await asyncio.gather(world.init(), world.init())
@@ -526,7 +526,7 @@ def test_requests_elsewhere_and_while_loading() -> None:
 
 
 def test_a_new_transaction_waits_for_the_end_of_the_one_before() -> None:
-    """A client that is sent away comes again after 20 ms at best, and the markers take a few."""
+    """A client that must retry comes back after at least 20 ms, and the markers take a few."""
 
     async def story(world: World) -> None:
         made = await world.init()

@@ -29,7 +29,7 @@ class CountingPartition(FakePartition):
 
 
 async def begin(world: World, count: int) -> CountingPartition:
-    """So many ids with an open transaction each."""
+    """This many ids with an open transaction each."""
     world.coordinator.unload(0)
     world.partition = partition = CountingPartition(leader_epoch=1)
     await world.coordinator.load(partition)
@@ -96,7 +96,7 @@ def test_an_abort_without_a_producer_id_is_tried_again() -> None:
 
 
 def calls_of_slow_writes(count: int) -> int:
-    """How many functions are entered while so many decisions are told that their write took too long."""
+    """The number of function calls while this many decisions get the error that their write took too long."""
     calls = 0
 
     def note(frame: FrameType, event: str, argument: object) -> None:

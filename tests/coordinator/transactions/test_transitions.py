@@ -102,7 +102,7 @@ def test_a_new_producer_gets_the_next_epoch_and_an_empty_transaction(state: Stat
     [
         (Producer(ID, EPOCH), -1, (State.EMPTY, ID, EPOCH + 1)),
         (Producer(ID, EPOCH - 1), EPOCH - 1, (State.EMPTY, ID, EPOCH)),  # the answer to the last request was lost
-        (Producer(ID, EPOCH - 1), -1, FENCED),  # somebody else has asked since
+        (Producer(ID, EPOCH - 1), -1, FENCED),  # another producer has initialized since
         (Producer(ID, EPOCH + 1), -1, FENCED),
         (Producer(OLD_ID, EPOCH), -1, FENCED),
     ],
@@ -141,7 +141,7 @@ def test_used_up_epochs_bring_a_new_producer_id() -> None:
 
 
 def test_a_fence_stops_at_the_last_epoch() -> None:
-    """A transaction that is stuck at the last epoch can still be aborted, and its id goes on with a new producer id."""
+    """A transaction at the last epoch can still be aborted, and its id continues with a new producer id."""
     stuck = transaction(State.ONGOING, producer_epoch=EPOCH_MAX)
     aborted = fence(stuck, transaction_version=2, new_producer_id=NEW_ID, now_ms=NOW_MS)
     assert isinstance(aborted, Transaction)

@@ -1,4 +1,4 @@
-"""Commands that create and delete access rules: what they refuse, and which rules there are afterwards."""
+"""Commands that create and delete access rules: which are refused, and the rules that result."""
 
 from __future__ import annotations
 

@@ -74,14 +74,15 @@ def test_a_process_takes_over_an_id_whose_session_is_over() -> None:
 
 
 def test_a_broker_may_register_at_once_with_a_controller_that_never_heard_its_predecessor() -> None:
-    """Else a restart of a whole cluster would wait for sessions that nobody holds any more."""
+    """Otherwise a restart of the whole cluster would wait for sessions of processes that no longer exist."""
     on = cluster(1)
     on.change_controller()
     assert on.ask(registration(1, process=2)).broker_epoch == 2
 
 
 def test_strangers_are_refused() -> None:
-    """A broker of another cluster, or one too old for the features in use, would harm what it does not understand."""
+    """A broker of another cluster, or one that is too old for the features in use, would damage what it does not
+    understand."""
     on = cluster(1, features={"metadata.version": 30})
     stranger = registration(2)
     stranger.cluster_id = "another"
@@ -95,7 +96,7 @@ def test_strangers_are_refused() -> None:
 
 
 def test_whoever_speaks_in_an_old_epoch_is_told_so() -> None:
-    """A process that was replaced while it was paused must stop, not go on as if nothing had happened."""
+    """A process that was replaced while it was paused must stop instead of continuing."""
     on = cluster(1)
     for epoch in (0, 2):
         assert refused_with(on, BrokerHeartbeat(broker_id=1, broker_epoch=epoch)) == "STALE_BROKER_EPOCH"
@@ -105,7 +106,7 @@ def test_whoever_speaks_in_an_old_epoch_is_told_so() -> None:
 
 
 def test_fencing_moves_leaderships_to_the_isr_in_the_same_batch() -> None:
-    """Nobody may see a fenced broker lead: clients would be sent to a dead one."""
+    """No image may show a fenced broker as a leader: clients would be sent to a dead one."""
     on = cluster(3)
     create(on, new_topic("t", 30, 3))
     led = [index for index, partition in enumerate(on.topic("t").partitions) if partition.leader == 2]
@@ -120,7 +121,8 @@ def test_fencing_moves_leaderships_to_the_isr_in_the_same_batch() -> None:
 
 
 def test_the_last_member_stays_in_the_isr_and_leads_again_when_it_is_back() -> None:
-    """Electing anyone else would lose what only it has. Its epoch rises: it may have lost what was not on disk."""
+    """Electing another replica would lose records that only this one has. Its epoch rises, because unsynced records may
+    be lost."""
     on = cluster(2)
     create(on, new_topic("t", 1, 1))
     leader = on.partition("t").leader
@@ -157,7 +159,7 @@ def test_unclean_election_happens_only_where_it_is_allowed() -> None:
 
 
 def test_a_controlled_shutdown_hands_leaderships_over_before_it_ends() -> None:
-    """The broker is told to go only when it leads nothing, so clients have somewhere to go."""
+    """The broker may stop only when it leads nothing, so that clients always have a leader."""
     on = cluster(2)
     create(on, new_topic("t", 4, 2))
     reply = on.ask(heartbeat(on, 1, want_shut_down=True))
@@ -171,7 +173,7 @@ def test_a_controlled_shutdown_hands_leaderships_over_before_it_ends() -> None:
 
 
 def test_the_last_broker_may_shut_down_too() -> None:
-    """There is nobody to hand over to, and a node that can never be stopped is of no use."""
+    """No other broker can take over, and it must be possible to stop a node."""
     on = cluster(1)
     create(on, new_topic("t"))
     replies = [on.ask(heartbeat(on, 1, want_shut_down=True)).should_shut_down for _ in range(2)]
@@ -242,7 +244,7 @@ def test_a_disk_that_has_not_heard_of_the_last_process_is_an_old_copy(earlier: l
 
 
 def test_silent_brokers_are_found_after_one_session_and_not_before() -> None:
-    """A new controller waits a full session too: it has heard nobody yet."""
+    """A new controller also waits for a full session, because it has not received heartbeats yet."""
     on = cluster(2)
     sessions = on.controller.sessions
     on.now_ns += SESSION_NS - 1

@@ -148,7 +148,7 @@ def test_validating_and_changing_nothing_write_no_record() -> None:
 
 
 def test_a_refusal_names_key_value_and_reason_and_hides_secrets() -> None:
-    """The message ends up in the log of whoever sent the request."""
+    """The message may end up in the log of the client that sent the request."""
     on = prepared()
     asked = AlterConfigs(resources=[resource(TOPIC, "t", ("retention.ms", SET, "soon"))], incremental=True)
     (reply,) = on.ask(asked).resources

@@ -1,4 +1,4 @@
-"""Delegation tokens in the metadata: who may change them, until when, and which are removed. Errors as of Kafka."""
+"""Delegation tokens in the metadata: who may change them, until when, and which are removed. Errors are Kafka's."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_owner_and_renewers_set_the_expiry_up_to_the_end(renews: bool) -> None:
 
 
 def test_errors_come_in_kafkas_order() -> None:
-    """Of a token that has expired and belongs to somebody else."""
+    """For an expired token of another owner."""
     on = cluster(1)
     on.ask(new_token("t"))
     late = {"who": "User:carol", "now_ms": 51}

@@ -1,4 +1,5 @@
-"""Eligible leader replicas (KIP-966): who may lead beside the ISR, and since when; and many partitions at once."""
+"""Eligible leader replicas (KIP-966): which replicas may lead besides the ISR, and from when; elections of many
+partitions."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ CASES = [
 def test_levels_change_together_or_are_refused(
     updates: list[tuple[str, int, int]], after: dict[str, int] | None
 ) -> None:
-    """Half of an upgrade is a state that nobody tested. Codes as of Kafka 4.3.1."""
+    """A half-finished upgrade is an untested state. Codes are those of Kafka 4.3.1."""
     on = cluster(1, features=BEFORE)
     asked = [FeatureUpdate(name=name, level=level, upgrade_type=kind) for name, level, kind in updates]
     if after is None:
@@ -54,7 +54,7 @@ def test_levels_change_together_or_are_refused(
 
 
 def test_one_old_broker_holds_a_feature_back() -> None:
-    """It would meet records that it cannot read."""
+    """Otherwise it would get records that it cannot read."""
     on = cluster(1)
     old = registration(2)
     old.features = [feature for feature in old.features if feature.name != "group.version"]

@@ -1,4 +1,4 @@
-"""Replicas that lack what they acknowledged: who leads then, and who is relied on."""
+"""Replicas that lost acknowledged records: which replica leads then, and on which replicas the cluster relies."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_lost_leader_is_replaced_at_once() -> None:
 
 
 def test_a_lost_follower_leaves_and_what_it_said_before_counts_no_longer() -> None:
-    """Else its leader would take it back by an offset that it named before it lost what lies below."""
+    """Otherwise its leader would add it again because of an offset that it reported before the loss."""
     on, (first, second, third) = with_topic()
     before = on.partition("t")
     report(on, third)
@@ -73,8 +73,8 @@ def test_a_lost_replica_is_not_eligible_either() -> None:
 
 @pytest.mark.parametrize("third_is_live", [False, True])
 def test_where_unclean_elections_are_allowed_a_lost_leader_leads_until_another_is_back(third_is_live: bool) -> None:
-    """Whoever allows them wants no partition offline. The third replica may lack much more than the lost one does, so
-    it is not elected; and nothing is truncated before the second is back, which has everything."""
+    """With unclean elections allowed, no partition should be offline. The third replica may lack much more than the
+    lost one, so it is not elected. Nothing is truncated before the second one, which has everything, is back."""
     on, (first, second, third) = with_topic(unclean=True)
     for broker_id in (third, second):
         fence(on, broker_id)

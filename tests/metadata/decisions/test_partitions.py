@@ -73,7 +73,7 @@ def test_the_topic_of_a_coordinator_keeps_its_number_of_partitions(name: str) ->
 
 
 def isr_change(on: Cluster, isr: list[int], **more: Any) -> AlterPartition:
-    """What the present leader of t-0 would send; `more` makes it wrong."""
+    """The request of t-0's current leader; `more` makes it invalid."""
     before = on.partition("t")
     broker_id = more.pop("broker_id", before.leader)
     members = [IsrMember(broker_id=each, broker_epoch=more.pop(f"epoch_of_{each}", -1)) for each in isr]
@@ -123,7 +123,7 @@ def test_a_change_from_another_time_is_refused(more: dict[str, Any], code: str) 
 
 
 def test_only_the_leader_changes_the_isr_and_it_stays_in_it() -> None:
-    """The high watermark is the leader's, so an ISR without it means nothing."""
+    """The high watermark is the leader's, so an ISR without it is meaningless."""
     on = led_by_three()
     leader, follower, other = on.partition("t").replicas
     (outsider,) = {1, 2, 3, 4} - {leader, follower, other}
@@ -140,7 +140,8 @@ def test_only_the_leader_changes_the_isr_and_it_stays_in_it() -> None:
 
 
 def test_a_replica_that_is_not_live_cannot_come_into_the_isr() -> None:
-    """A follower that restarted since may have lost what its leader counts on; its epoch tells (KIP-841, KIP-903)."""
+    """A follower that has restarted may have lost records that its leader relies on; its epoch shows this (KIP-841,
+    KIP-903)."""
     on = led_by_three()
     leader, follower, _ = on.partition("t").replicas
     old_epoch = on.epoch(follower) - 1 or 99

@@ -11,7 +11,7 @@ from tests.metadata.clusters import cluster
 
 
 def test_blocks_of_a_thousand_never_overlap() -> None:
-    """Two producers under one id would be taken for one, and its records for duplicates."""
+    """Two producers with one id would count as one, and records of the second one as duplicates."""
     on = cluster(2)
     given = []
     for broker_id in (1, 2, 1):

@@ -81,7 +81,7 @@ def test_what_only_takes_away_or_reorders_is_done_at_once() -> None:
 
 
 def test_the_last_in_sync_replica_is_not_taken_away() -> None:
-    """It holds records that nobody else has."""
+    """It has records that no other replica has."""
     on = on_brokers(1, 2)
     on.ask(isr_change(on, [1]))
     assert reassign(on, [2]) == "NONE"
@@ -227,7 +227,7 @@ def test_the_preferred_leader_is_elected_where_it_is_in_sync() -> None:
 
 
 def test_an_unclean_election_takes_whoever_lives_and_only_where_nobody_leads() -> None:
-    """An operator asks for it knowing that records are lost; no configuration has to allow it."""
+    """An operator requests it, knowing that records are lost; no configuration has to allow it."""
     on = on_brokers(1, 2, 3)
     assert elect(on, UNCLEAN, ["t"]) == {"t": "ELECTION_NOT_NEEDED"}
     on.ask(isr_change(on, [1]))

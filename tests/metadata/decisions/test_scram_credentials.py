@@ -1,4 +1,4 @@
-"""SCRAM credentials: who gets which error, what is kept, and that no secret is printed. Errors as of Kafka 4.3.1."""
+"""SCRAM credentials: errors, stored data, and that no secret is printed. Errors are those of Kafka 4.3.1."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def test_the_topics_of_a_command_stand_alone() -> None:
 
 
 def test_lookalikes_in_one_command_are_not_compared() -> None:
-    """Kafka creates both; only a topic that exists already stands in the way."""
+    """Kafka creates both; only an existing topic is a conflict."""
     on = cluster(1)
     reply = create(on, new_topic("c.b"), new_topic("c_b"))
     assert [topic.error_code for topic in reply.topics] == [0, 0]
@@ -206,7 +206,7 @@ def test_a_coordinators_topic_waits_for_as_many_live_brokers_as_replicas(name: s
 
 
 def test_a_users_own_factor_counts_for_a_coordinators_topic_too() -> None:
-    """Who creates it by hand says how many replicas it has; the broker's setting is for creating it unasked."""
+    """An operator who creates it decides its replication factor; the broker's setting is for automatic creation."""
     rules = Rules(coordinator_topics={"__consumer_offsets": TopicShape(50, 3)})
     on = cluster(1, rules=rules)
     (reply,) = create(on, new_topic("__consumer_offsets", 5, 1)).topics

@@ -1,4 +1,5 @@
-"""Replicas that can take no more records, as on a full disk: who leads then, and who is relied on."""
+"""Replicas that cannot write records, for example on a full disk: which replica leads then, and on which the cluster
+relies."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ declared_values = st.dictionaries(
 def test_columns_agree_with_the_flow(
     found: list[bytes | None], unknown_fields: str, key: str, limit: int | None, keys: list[bytes | None]
 ) -> None:
-    """What a pipeline declares: the error class that each record would have as a dead letter."""
+    """A pipeline's declaration: the error class that each record would have as a dead letter."""
     bronze = Bronze(
         "b", "t", decode="json", schema=DECLARED, unknown_fields=unknown_fields, key=key, value_bytes_max=limit
     )
@@ -193,7 +193,7 @@ def test_columns_agree_with_the_flow(
 
 
 def test_common_constructs_need_no_second_look() -> None:
-    """Else a million records would take minutes. What breaks a rule is told by columns too."""
+    """Otherwise a million records would take minutes. Columns also find records that break a rule."""
     schema = {
         "type": "object",
         "required": ["id", "city"],
@@ -252,7 +252,7 @@ def test_what_is_no_schema_is_said() -> None:
 
 
 def test_ranges() -> None:
-    """The newest records: so many of each partition, and so many in all."""
+    """The newest records: a number of each partition, and a total number."""
     starts, ends = {0: 0, 1: 10, 2: 5}, {0: 100, 1: 12, 2: 5}
     assert ranges_of(starts, ends, last=None, records_max=None) == {0: (0, 100), 1: (10, 12)}
     assert ranges_of(starts, ends, last=5, records_max=None) == {0: (95, 100), 1: (10, 12)}

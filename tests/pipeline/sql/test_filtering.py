@@ -1,4 +1,4 @@
-"""Conditions on a record: what they can say, and that they can see nothing else."""
+"""Conditions on a record: what they can express, and that they have access to nothing else."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_nothing_but_the_record_can_be_seen(text: str) -> None:
 
 
 def test_the_lock_cannot_be_opened() -> None:
-    """Not even by a statement of its own, should one ever get that far."""
+    """Not even by a separate statement, if one were ever executed."""
     import duckdb
 
     condition = Condition("true")

@@ -66,6 +66,6 @@ def test_what_does_not_read_is_refused(connection: duckdb.DuckDBPyConnection, te
 
 
 def test_a_word_of_sql_that_looks_like_a_column_is_explained(connection: duckdb.DuckDBPyConnection) -> None:
-    """`offset` is what everybody types first."""
+    """`offset` is a common first attempt."""
     with pytest.raises(SqlError, match="call that column _offset"):
         parse(connection, "SELECT max(offset) FROM orders")

@@ -93,7 +93,7 @@ def test_the_columns_of_a_topic(ask: Ask) -> None:
 
 
 def test_bytes_stay_bytes_when_asked_for(bootstrap: str, storage: Path) -> None:
-    """For what is neither text nor JSON."""
+    """For values that are neither text nor JSON."""
     with _asking(bootstrap, storage, as_bytes=True) as ask:
         assert ask('SELECT value FROM "odd.ones" ORDER BY _offset LIMIT 1') == [(b"\xff\x00ok",)]
 
@@ -105,7 +105,7 @@ def test_text_that_is_no_utf_8_is_escaped_and_the_rest_untouched() -> None:
 
 
 def test_a_table_is_read_now_and_at_a_version(ask: Ask, storage: Path) -> None:
-    """By name, by path, and as it was; names of columns in any case."""
+    """By name, by path, and at an earlier version; column names in any case."""
     assert ask("SELECT count(*), sum(AMOUNT) FROM sales") == [(6, 33)]
     assert ask('SELECT city, amount FROM tables."sales@v1" ORDER BY amount DESC LIMIT 1') == [("Ulm", 10)]
     assert ask(f"SELECT count(*) FROM '{storage}/tables/sales'") == [(6,)]
@@ -155,7 +155,7 @@ def test_what_is_wrong_is_named_with_the_nearest_that_is_right(
 
 
 def test_tables_are_read_without_a_broker_and_topics_are_not(storage: Path) -> None:
-    """And that nobody answers is told at once."""
+    """A missing broker is reported at once."""
     with _asking("127.0.0.1:1", storage) as ask:
         assert ask("SELECT count(*) FROM sales") == [(6,)]
         with pytest.raises(Unreachable):

@@ -1,4 +1,4 @@
-"""Random histories of a keyed topic, and the plainest twin of its table: a dict that is told every record in order.
+"""Random histories of a keyed topic, and the simplest model of its table: a dict that gets every record in order.
 
 A history is a list of records in the order in which they were produced. Partitions are read at different speeds, so a
 batch holds a stretch of each, and a record may be read long after one that was produced later.
@@ -61,9 +61,9 @@ class Hard(StrEnum):
     CLOCKS = "clocks"  # timestamps go back
 
 
-# A table by sequence forgets a row that lost, so all three of growth, tombstones and lag are more than it can take: a
-# tombstone that is read late, in a partition that the key has left, ends the row that won and not the one that lost.
-# Wrong clocks go together with anything but growth: what is in one partition compares by offset.
+# A table by sequence forgets a row that lost, so growth, tombstones and lag together are not supported: a tombstone
+# that is read late, in a partition that the key has left, removes the row that won, not the one that lost. Wrong clocks
+# can be combined with everything except growth, because records in one partition compare by offset.
 BY_LOG = [{Hard.GROWTH, Hard.TOMBSTONES, Hard.LAG}, {Hard.CLOCKS, Hard.TOMBSTONES, Hard.LAG}]
 BY_SEQUENCE = [{Hard.GROWTH, Hard.TOMBSTONES}, {Hard.GROWTH, Hard.LAG}, {Hard.CLOCKS, Hard.TOMBSTONES, Hard.LAG}]
 
@@ -104,7 +104,8 @@ class History:
 
 
 def told(records: Iterable[Record], *, by_sequence: bool) -> dict[int, str]:
-    """What stands after these records, as a dict makes it. A dict needs no partitions: it hears records as produced."""
+    """The rows that remain after these records, according to a dict. It needs no partitions: it gets records in the
+    order of production."""
     heard: dict[int, list[Record]] = {}
     for record in sorted(records, key=lambda record: record.produced):
         if record.is_deletion and (record.updated is None or not by_sequence):

@@ -50,7 +50,7 @@ def offsets_in(place: Place) -> list[int]:
 
 
 def batches_in_history(place: Place) -> list[tuple[str, int]]:
-    """The named batches of a table, oldest first, each as often as it was committed."""
+    """The named batches of a table, oldest first, once for each commit."""
     history = DeltaTable(place.uri).history()
     named = [(each[APPLICATION_KEY], int(each[BATCH_KEY])) for each in reversed(history) if BATCH_KEY in each]
     nameless = [each for each in history if BATCH_KEY not in each and each["operation"] == "WRITE"]

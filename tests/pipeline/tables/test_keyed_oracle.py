@@ -1,4 +1,4 @@
-"""A keyed table is what a dict makes of the records, whatever the partitions, the batches and the order of arrival."""
+"""A keyed table equals a dict of the same records, whatever the partitions, the batches and the order of arrival."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def test_a_table_equals_a_dict_after_every_batch(keeping: Keeping, hard: set[Har
 @settings(max_examples=50)
 @given(seed=st.integers(0, 2**32))
 def test_the_rule_itself_equals_a_dict(keeping: Keeping, hard: set[Hard], seed: int) -> None:
-    """Without Delta, over longer histories: what the table holds and remembers is enough to take the next batch."""
+    """Without Delta, over longer histories: the table's rows and remembered deletions suffice to apply the next
+    batch."""
     rng = random.Random(seed)
     history = History(rng, rng.randrange(80), hard, keys=9)
     table = remembered = SCHEMA.empty_table()
@@ -128,7 +129,7 @@ def test_a_late_update_does_not_bring_a_deleted_row_back(place: Place) -> None:
 
 
 def test_deletions_survive_upkeep_and_are_forgotten_when_they_are_old(place: Place) -> None:
-    """Vacuum must not take them for files that nothing refers to; for ever they are not kept."""
+    """Vacuum must not treat them as unreferenced files; they are not kept forever."""
     late = one(2, 7, 0, 2, updated=5)
     written(place, BY_SEQUENCE, [gone(1, 7, 0, 1, updated=10)])
     vacuum(place, keep_hours=0, longest_batch_hours=0)
@@ -140,7 +141,7 @@ def test_deletions_survive_upkeep_and_are_forgotten_when_they_are_old(place: Pla
 
 
 def test_readers_of_the_table_do_not_see_its_deletions(place: Place) -> None:
-    """They are in a folder of the table, because who moves the table must take them along."""
+    """They are in a folder of the table, so that moving the table includes them."""
     written(place, BY_LOG, [one(1, 7, 0, 0), gone(2, 8, 0, 1)])
     assert place_of(place).uri.startswith(place.uri)
     assert contents(place) == {7: "v1"}

@@ -62,7 +62,7 @@ def test_kills_at_any_point_lose_and_double_nothing(tmp_path: Path) -> None:
     check(tmp_path, batches)
     held = {Path(uri).name for uri in DeltaTable(str(tmp_path / "table")).file_uris()}
     orphans = len([file for file in (tmp_path / "table").glob("*.parquet") if file.name not in held])
-    assert orphans  # else no kill fell where it matters
+    assert orphans  # otherwise no kill came at a critical moment
 
 
 def test_two_loops_over_the_same_notes_commit_each_batch_once(tmp_path: Path) -> None:

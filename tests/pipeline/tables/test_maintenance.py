@@ -1,4 +1,4 @@
-"""Compaction and vacuum change no row, and never take what somebody may still need."""
+"""Compaction and vacuum change no row, and never delete files that may still be needed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_failed_compaction_does_not_fail_the_batch(place: Place, caplog: pytes
 
 
 def test_vacuum_takes_orphans_and_nothing_that_is_read(place: Place) -> None:
-    """What a crashed batch left behind, once it is older than any batch can be."""
+    """Leftovers of a crashed batch, once they are older than any batch can be."""
     fill(place, 2)
     [orphan] = written(place, [9], batch=9)
     assert vacuum(place, keep_hours=24) == []
@@ -89,7 +89,7 @@ def data_files(place: Place) -> int:
 
 
 def upserted(place: Place, first: int, count: int) -> None:
-    """Batches that each update the same key, so that each leaves the file of the one before behind."""
+    """Batches that all update the same key, so that each leaves the previous file unreferenced."""
     for number in range(first, first + count):
         rows = pa.Table.from_batches([batch_of([number])]).set_column(0, "id", pa.array([1], pa.int64()))
         merge(place, BatchName("query", number), rows, DELTA_SCHEMA, Keeping(("id",)))
@@ -97,7 +97,8 @@ def upserted(place: Place, first: int, count: int) -> None:
 
 
 def test_writers_vacuum_by_themselves(place: Place) -> None:
-    """Nobody else does. An upsert may rewrite a file at each batch, so garbage grows with nothing to compact."""
+    """No other process does. An upsert may rewrite a file in each batch, so garbage grows without anything to
+    compact."""
     upserted(place, 0, 1)
     kept_for(place, "interval 0 seconds")
     upserted(place, 1, 2 * VACUUM_EVERY)
@@ -106,7 +107,7 @@ def test_writers_vacuum_by_themselves(place: Place) -> None:
 
 
 def test_writers_leave_what_the_table_keeps(place: Place) -> None:
-    """Old versions are read by whoever asks for them, for a week unless the table says otherwise."""
+    """Old versions can be read for a week, unless the table's setting is different."""
     upserted(place, 0, VACUUM_EVERY + 5)
     assert data_files(place) == VACUUM_EVERY + 5
     assert place.load_as_of(version=2).to_pyarrow_table()["_offset"].to_pylist() == [1]
@@ -121,7 +122,7 @@ def test_vacuum_refuses_to_keep_less_than_a_batch_takes(place: Place) -> None:
 
 
 def test_columns_are_added_only_when_asked_for(place: Place) -> None:
-    """A typing error in a query must not become a column for ever; another type must never."""
+    """A typing error in a query must not create a permanent column; a different type never may."""
     fill(place, 1)
     wider = pa.schema([*SCHEMA, pa.field("extra", pa.int32())])
     rows = pa.RecordBatch.from_arrays([*batch_of([1]).columns, pa.array([7], pa.int32())], schema=wider)
@@ -160,7 +161,7 @@ def test_older_versions_are_read_by_number_and_time(place: Place) -> None:
 
 
 def test_sparks_schema_becomes_deltas_with_every_column_nullable() -> None:
-    """What a query knows of nulls today must not bind later writers."""
+    """A query's current knowledge about nulls must not restrict later writers."""
     spark = (
         '{"type":"struct","fields":[{"name":"a","type":"long","nullable":false,"metadata":{"x":1}},'
         '{"name":"s","type":{"type":"struct","fields":[{"name":"b","type":"binary","nullable":false,"metadata":{}}]},'
@@ -174,7 +175,7 @@ def test_sparks_schema_becomes_deltas_with_every_column_nullable() -> None:
 
 
 def test_a_type_that_no_table_holds_is_named_with_its_column() -> None:
-    """Spark has more types than tables; a null without a type is the one people meet."""
+    """Spark has more types than tables; users usually meet a null without a type."""
     for kind in ("void", "interval day to second", "variant"):
         field = {
             "name": "inner",

@@ -66,7 +66,7 @@ def test_names_are_read_in_any_case() -> None:
 
 
 def test_the_usual_name_of_the_tombstone_column_needs_no_option() -> None:
-    """But a column that was asked for must be there."""
+    """But a column that is named explicitly must exist."""
     options = read_options(PATH | {"mode": "upsert", "keys": "id"})
     assert options.keeping(["id", *PROVENANCE]) == Keeping(("id",))
     assert options.keeping(["id", "_deleted", *PROVENANCE]) == Keeping(("id",), (), "_deleted")
@@ -77,13 +77,13 @@ def test_the_usual_name_of_the_tombstone_column_needs_no_option() -> None:
 
 
 def test_a_relative_path_is_made_absolute_where_the_query_starts() -> None:
-    """Workers may stand elsewhere."""
+    """Workers may have other working directories."""
     assert Place.of("tables/x").uri.startswith("/")
     assert Place.of("s3://bucket/x").uri == "s3://bucket/x"
 
 
 def test_errors_travel_from_workers() -> None:
-    """Spark pickles what a task raises."""
+    """Spark pickles exceptions of tasks."""
     error = TableError("TABLE_NOT_FOUND", uri="/x")
     again = pickle.loads(pickle.dumps(error))
     assert again == error

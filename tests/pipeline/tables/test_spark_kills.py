@@ -1,7 +1,8 @@
 """kill -9 of drivers and workers while a topic becomes a table, and two drivers where there should be one.
 
-The promise: per partition, rows == distinct offsets == records in the topic, and each batch id is committed once. The
-same without Spark, and so many more kills in the same time, is `test_kills`; writers that race, `test_transactions`.
+The guarantee: per partition, rows == distinct offsets == records in the topic, and each batch id is committed once.
+`test_kills` does the same without Spark, with many more kills in the same time; `test_transactions` has concurrent
+writers.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ pytestmark = [
     pytest.mark.java,
     pytest.mark.slow,
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark-kills"),  # its drivers are its own; those who share a session need not wait
+    pytest.mark.xdist_group("spark-kills"),  # its drivers are separate, so tests that share a session need not wait
     pytest.mark.timeout(3600),
 ]
 
@@ -52,7 +53,7 @@ SPAN_S = 4.0
 
 
 class Run:
-    """A topic, its table, and whoever drives one into the other."""
+    """A topic, its table, and the drivers that copy one to the other."""
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         self.place = Place.of(str(folder / "table"))
@@ -149,8 +150,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 def test_kills_of_drivers_and_workers_lose_and_double_nothing(run: Run) -> None:
     """Each kill falls at any moment of a batch: while it is planned, read, written, committed, or noted as committed.
 
-    In the long run, what is left to do is then done by two drivers at once, as when somebody starts the job again while
-    it runs.
+    In the long run, two drivers then do the rest at the same time, as if the job were started again while it runs.
     """
     random = Random(SEED)
     fallen: list[tuple[str, str]] = []
@@ -172,7 +172,7 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(run: Run) -> None:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(random.choice(pids), signal.SIGKILL)
                 fallen.append((victim.rpartition(".")[2], phase))
-            ended = process.wait()  # a driver whose task was killed goes on
+            ended = process.wait()  # a driver whose task was killed continues
     if KILLS > SHORT_KILLS:
         run.produce(BATCH_ROWS * 2)
         run.finish_twice()
@@ -184,7 +184,7 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(run: Run) -> None:
 
 @pytest.mark.long
 def test_two_drivers_on_one_checkpoint_commit_each_batch_once(run: Run) -> None:
-    """Somebody starts the job twice, on an empty table."""
+    """The job is started twice, on an empty table."""
     run.produce(BATCH_ROWS * 4)
     run.finish_twice()
     run.check()

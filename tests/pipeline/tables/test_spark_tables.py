@@ -36,7 +36,7 @@ ROW = "id long, value string, _topic_id string, _partition int, _offset long, _t
 
 
 class Topic:
-    """A folder of JSON files, one a batch, that stands for a topic: what a stream reads, in order, once each."""
+    """A folder of JSON files, one per batch, that replaces a topic: a stream reads each file once, in order."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -68,7 +68,7 @@ def contents(uri: str) -> dict[int, str]:
 
 
 def told(expected: dict[int, str], records: list[tuple[int, str | None]]) -> None:
-    """The oracle: a dict that is told every record in order."""
+    """The oracle: a dict that gets every record in order."""
     for key, value in records:
         if value is None:
             expected.pop(key, None)

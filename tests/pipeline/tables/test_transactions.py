@@ -22,7 +22,7 @@ from tests.pipeline.tables.rows import DELTA_SCHEMA, batches_in_history, offsets
 
 
 class Died(Exception):
-    """Stands for kill -9: nothing after it runs."""
+    """Replaces kill -9: nothing after it runs."""
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def commit(place: Place, number: int, offsets: list[int], application: str = "qu
 
 
 def test_a_batch_that_is_run_again_adds_nothing(place: Place) -> None:
-    """A driver that died after its commit runs the batch again, with files of its own."""
+    """A driver that died after its commit runs the batch again, with new files."""
     assert commit(place, 0, [0, 1])
     assert not commit(place, 0, [0, 1])
     assert commit(place, 1, [2])
@@ -45,7 +45,7 @@ def test_a_batch_that_is_run_again_adds_nothing(place: Place) -> None:
 
 
 def test_files_of_a_batch_that_was_not_committed_are_not_seen(place: Place) -> None:
-    """A driver that died before its commit leaves files behind; the table must not know them."""
+    """A driver that died before its commit leaves files, which must not be part of the table."""
     commit(place, 0, [0])
     left_behind = written(place, [1], batch=1)
     assert (Path(place.uri) / left_behind[0].path).exists()
@@ -62,7 +62,7 @@ def test_two_applications_count_for_themselves(place: Place) -> None:
 
 
 def test_a_batch_without_a_name_is_written_each_time(place: Place) -> None:
-    """A plain batch write has nothing to be recognised by; writing twice is what was asked for."""
+    """A plain batch write has no name to be recognised by; the user requested two writes."""
     for _ in range(2):
         assert append(place, None, written(place, [0]), DELTA_SCHEMA)
     assert offsets_in(place) == [0, 0]
@@ -111,7 +111,7 @@ def test_a_commit_that_lost_a_race_to_another_writer_goes_through(
 
 
 def _after_find(monkeypatch: pytest.MonkeyPatch, then: Callable[[DeltaTable | None], DeltaTable | None]) -> None:
-    """Lets something happen between the look at the table and the commit."""
+    """Calls `then` between the lookup of the table and the commit."""
     find = Place.find
     monkeypatch.setattr(Place, "find", lambda place: then(find(place)))
 
@@ -193,7 +193,7 @@ def test_a_lost_answer_does_not_write_twice(place: Place, monkeypatch: pytest.Mo
 
 
 def test_a_note_is_kept_with_its_commit_and_found_behind_later_ones(place: Place) -> None:
-    """By it a result knows what it was computed from; compaction commits without a note."""
+    """It shows which inputs a result was computed from; compaction commits without a note."""
     append(place, None, written(place, [0]), DELTA_SCHEMA, notes={"inputs": "a"})
     append(place, None, written(place, [1]), DELTA_SCHEMA, replace=True, notes={"inputs": "b"})
     append(place, BatchName("query", 0), written(place, [2]), DELTA_SCHEMA)

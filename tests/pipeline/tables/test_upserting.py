@@ -1,4 +1,4 @@
-"""Tables kept by key, against the plainest twin there is: a dict that is told every record in order."""
+"""Tables kept by key, compared with the simplest model: a dict that gets every record in order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def marked(*rows: dict[str, Any]) -> pa.Table:
 
 
 def contents(place: Place) -> dict[int, str]:
-    """The table as a dict; a key that is there twice is a failure of its own."""
+    """The table as a dict. Fails on a duplicate key."""
     rows = DeltaTable(place.uri).to_pyarrow_table().to_pylist()
     assert len({each["id"] for each in rows}) == len(rows)
     return {each["id"]: each["value"] for each in rows}
@@ -93,7 +93,7 @@ def test_a_part_of_a_batch_keeps_what_another_part_may_need() -> None:
 
 
 def test_a_row_older_by_its_sequence_loses_to_the_table(place: Place) -> None:
-    """With a column that orders rows, arrival does not matter; of equals the later arrival stands."""
+    """With a column that orders rows, arrival does not matter; of equal rows the later arrival is kept."""
     keeping = Keeping(("id",), ("_timestamp",), "_deleted")
     upsert(place, 0, marked(row(0, 1, "ten", at_ms=10), row(1, 2, "ten", at_ms=10)), keeping)
     upsert(place, 1, marked(row(2, 1, "five", at_ms=5), row(3, 2, None, at_ms=5)), keeping)
@@ -103,7 +103,7 @@ def test_a_row_older_by_its_sequence_loses_to_the_table(place: Place) -> None:
 
 
 def test_a_row_without_key_is_refused(place: Place) -> None:
-    """It would be added anew by every batch."""
+    """Every batch would add it again."""
     broken = row(0, 1, "x") | {"id": None}
     with pytest.raises(TableError) as raised:
         upsert(place, 0, marked(broken))

@@ -1,6 +1,6 @@
-"""A driver of its own: python -m tests.pipeline.tables.topic_to_table BOOTSTRAP TOPIC TABLE CHECKPOINT BATCH_ROWS.
+"""A separate driver: python -m tests.pipeline.tables.topic_to_table BOOTSTRAP TOPIC TABLE CHECKPOINT BATCH_ROWS.
 
-Appends what the topic holds to the table, in batches of so many rows, and ends. It is there to be killed.
+Appends the topic's records to the table, in batches of this many rows, and ends. Tests kill it.
 """
 
 from __future__ import annotations

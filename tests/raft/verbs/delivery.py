@@ -1,4 +1,4 @@
-"""deliver-msgs, send-snapshot and report-unreachable: what the network does."""
+"""deliver-msgs, send-snapshot and report-unreachable: the network's commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def deliver_messages(environment: Environment, command: Command) -> None:
 
 
 def deliver(environment: Environment, node_id: int, *, kind: str = "", drop: bool = False) -> int:
-    """What a node's own threads report cannot be lost on the way."""
+    """Reports from a node's own threads cannot be lost."""
     chosen = [
         parcel
         for parcel in environment.parcels

@@ -1,4 +1,4 @@
-"""add-nodes and compact: nodes appear with a log that begins behind a snapshot, or with nothing at all."""
+"""add-nodes and compact: nodes start with a log that begins after a snapshot, or with an empty one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _add(environment: Environment, command: Command, start: Snapshot) -> None:
     node_id = environment.next_id()
     config = CoreConfig(
         node_id=node_id,
-        jitter=lambda bound: bound - 1,  # a node stands by itself only when a transcript sets its timeout
+        jitter=lambda bound: bound - 1,  # a node campaigns by itself only when a transcript sets its timeout
         election_ticks=ELECTION_TICKS,
         heartbeat_ticks=HEARTBEAT_TICKS,
         pre_vote=command.flag("prevote"),

@@ -1,4 +1,4 @@
-"""process-ready, the two threads, and stabilize: doing what a Ready asks for, at once or by threads."""
+"""process-ready, the two threads, and stabilize: carries out a Ready, at once or by threads."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def a_token_outlives_its_expiry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_removed_token_can_still_log_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its keys were kept, and nobody looks whether it is there."""
+    """Its keys are kept, and its existence is not checked."""
 
     def known(self: DelegationTokens, kind: Any, token_id: str) -> KnownToken:
         found = original(self, kind, token_id)

@@ -1,4 +1,4 @@
-"""Bugs that give right answers and take too long for them."""
+"""Bugs with correct results that take too long."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chronik.runtime.pieces import at_once
 
 
 def waiting_fetches_count_everything_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Whenever one partition moves, and not in turns."""
+    """Counts everything whenever one partition changes, without slices."""
     has_moved = _Fetch._has_moved
 
     def count_all(self: _Fetch, replica: Replica) -> None:

@@ -1,4 +1,4 @@
-"""Bugs of nodes that lost a part of their state, of whoever repairs them, and of a cluster that goes on without one."""
+"""Bugs of nodes that lost a part of their state, of their repair, and of a cluster that continues without a node."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ SNAPSHOT_HEAD_BYTES = 8  # of the file: magic and checksum
 
 
 def nobody_who_is_out_of_sync_is_believed(patch: pytest.MonkeyPatch) -> None:
-    """Otherwise a replica that knows what is committed keeps a leader with an empty log from doing harm, which is a
-    second net under the bugs below."""
+    """Otherwise a replica that knows the high watermark prevents a leader with an empty log from doing harm, which
+    would hide the bugs below."""
     surpassed = Replica.is_surpassed_by
 
     def is_surpassed_by(self: Replica, progress: FollowerProgress) -> bool:
@@ -88,7 +88,7 @@ def the_controller_counts_on_lost_replicas(patch: pytest.MonkeyPatch) -> None:
 
 
 def damage_is_forgotten_and_not_cut(patch: pytest.MonkeyPatch) -> None:
-    """The damaged bytes stay, and what follows them is fetched."""
+    """The damaged bytes stay, and the bytes after them are fetched."""
 
     def cut(log: Log, disk: Disk) -> None:
         log.damage = log.rot = None
@@ -97,13 +97,13 @@ def damage_is_forgotten_and_not_cut(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_repaired_directory_keeps_its_id(patch: pytest.MonkeyPatch) -> None:
-    """The controller counts on replicas that lack what only the lost journal held."""
+    """The controller relies on replicas that lack the records of the lost journal."""
     nobody_who_is_out_of_sync_is_believed(patch)
     patch.setattr(attendance, "renew_directory_id", lambda runtime, directory: None)
 
 
 def an_empty_disk_passes_for_the_old_one(patch: pytest.MonkeyPatch) -> None:
-    """The controller does not look at directory ids."""
+    """The controller ignores directory ids."""
     nobody_who_is_out_of_sync_is_believed(patch)
     without = Elections.without
     patch.setattr(Elections, "without", lambda self, broker_id, *, lost=False: without(self, broker_id))
@@ -118,7 +118,7 @@ def a_checkpoint_with_a_wrong_bit_is_believed(patch: pytest.MonkeyPatch) -> None
 
 
 def an_amnesiac_votes_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Whoever lost its log of the quorum forgot whom it voted for, and what it acknowledged."""
+    """A node that lost its quorum log has forgotten its votes and acknowledgements."""
     patch.setattr(OwnFiles, "has_lost_its_log", lambda self, *, is_used: False)
     patch.setattr(RaftNode, "abstain", lambda self: None)
 
@@ -157,7 +157,7 @@ def mended_replicas_are_not_taken_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def damaged_replicas_wait_for_ever(patch: pytest.MonkeyPatch) -> None:
-    """The controller knows, nobody counts on them, and nobody mends them."""
+    """The controller knows, the cluster does not rely on them, and they are never repaired."""
 
     def report_only(self: Replicas, key: Key, partition: Partition) -> None:
         self.losses.report(key)
@@ -165,7 +165,7 @@ def damaged_replicas_wait_for_ever(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Replicas, "_mend", report_only)
 
 
-# A cluster that goes on without one
+# A cluster that continues without a node
 
 
 def laggards_stay_in_sync(patch: pytest.MonkeyPatch) -> None:
@@ -183,5 +183,5 @@ def silent_brokers_are_never_fenced(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_hung_disk_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
-    """Its node goes on leading: heartbeats need no disk."""
+    """Its node continues to lead, because heartbeats need no disk."""
     patch.setattr(HungDisk, "look", lambda self: False)

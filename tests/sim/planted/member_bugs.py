@@ -1,4 +1,4 @@
-"""Bugs that nobody notices before a node joins the quorum or leaves it."""
+"""Bugs that have no effect until a node joins the quorum or leaves it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from chronik.raft.read_points import ReadPoints
 
 
 def commits_counted_by_the_members_before(patch: pytest.MonkeyPatch) -> None:
-    """Who leads goes on counting as it did before the last change."""
+    """The leader continues to count as before the last change."""
     before: dict[Core, Membership] = {}
     apply = membership.apply
 
@@ -38,7 +38,7 @@ def commits_counted_by_the_members_before(patch: pytest.MonkeyPatch) -> None:
 
 
 def changes_made_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for the change before."""
+    """The previous change is not awaited."""
     work = QuorumDuties._work
 
     async def unlocked(self: QuorumDuties, raft: RaftNode, command: Command) -> Reply:
@@ -53,7 +53,7 @@ def changes_made_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def followers_pass_changes_over(patch: pytest.MonkeyPatch) -> None:
-    """Only who leads knows of them; the others would elect by the members that there were."""
+    """Only the leader applies them; the others would elect with the former members."""
     apply = membership.apply
 
     def by_leaders(node: Core, change: ChangeSet) -> Membership:
@@ -63,7 +63,7 @@ def followers_pass_changes_over(patch: pytest.MonkeyPatch) -> None:
 
 
 def leases_for_nodes_that_were_removed(patch: pytest.MonkeyPatch) -> None:
-    """Whoever asks is granted one, and what is to be committed waits for who gets nothing to hold."""
+    """Every node that asks gets one, so commits wait for nodes that receive no entries."""
 
     def answer(self: LeasedReads, peer: int, number: int) -> None:
         raft, now_ns = self._raft, self._clock.monotonic_ns()
@@ -79,7 +79,7 @@ def leases_for_nodes_that_were_removed(patch: pytest.MonkeyPatch) -> None:
 
 
 def voters_that_would_not_vote(patch: pytest.MonkeyPatch) -> None:
-    """A node that waits for a leader's word before it votes is one of those whose votes make a leader. It takes a while
-    to ask again, when its first question went to nobody."""
+    """A node that waits for a leader before it votes is one of the voters that are needed to elect one. It asks again
+    only after a while if its first request reached no node."""
     patch.setattr(RaftNode, "may_vote", lambda self, node_id: True)
     patch.setattr(ReadPoints, "leader_changed", lambda self: None)

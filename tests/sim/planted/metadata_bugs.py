@@ -64,7 +64,7 @@ def highest_term_wins_at_recovery(patch: pytest.MonkeyPatch) -> None:
 
 
 def stale_suffix_kept_at_recovery(patch: pytest.MonkeyPatch) -> None:
-    """An entry that is written again replaces its own index only; what stood behind it comes back."""
+    """An entry that is written again only replaces its own index; the entries after it come back."""
 
     def keeping(stream: Iterable[JournalItem]) -> Replayed:
         records = list(stream)

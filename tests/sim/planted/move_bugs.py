@@ -12,7 +12,7 @@ from chronik.storage.log import Log
 
 
 def moves_end_before_the_newcomers_have_caught_up(patch: pytest.MonkeyPatch) -> None:
-    """Whoever is to hold the partition counts as in sync from the start."""
+    """An added replica counts as in sync from the start."""
 
     def completed(self: Shape, isr: Sequence[int]) -> tuple[Shape, Sequence[int]]:
         if not self.adding and not self.removing:
@@ -24,7 +24,7 @@ def moves_end_before_the_newcomers_have_caught_up(patch: pytest.MonkeyPatch) -> 
 
 
 def replicas_that_were_moved_away_stay(patch: pytest.MonkeyPatch) -> None:
-    """Nobody deletes them: each takes its place on the disk for ever."""
+    """Their files are never deleted and use disk space forever."""
     leave = Replicas._leave
 
     def kept(self: Replicas, key: Key) -> list[Log]:

@@ -55,7 +55,7 @@ def group_generation_lost_on_failover(patch: pytest.MonkeyPatch) -> None:
 
 
 def stale_leader_accepts_produces_after_fencing(patch: pytest.MonkeyPatch) -> None:
-    """Whoever has led once goes on taking records from clients that do not know better, and answers by its own disk."""
+    """A former leader continues to accept records from clients with outdated metadata, and to serve its own disk."""
     begin, require, committed = Replica._begin_epoch, Replica.require_leader, Replica.when_committed
     led: set[tuple[str, int]] = set()
 
@@ -111,7 +111,7 @@ def follower_applies_a_fetch_of_an_old_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def damage_is_taken_for_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
-    """Recovery cuts what is not whole, also below what was durable."""
+    """Recovery truncates incomplete batches even below the durable mark."""
     restore = recovery.restore
 
     def careless(log: Log, known: recovery.KnownLog, disk: Disk) -> None:
@@ -128,7 +128,7 @@ def batches_are_not_checked(patch: pytest.MonkeyPatch) -> None:
 
 
 def compaction_mistakes_keys_for_each_other(patch: pytest.MonkeyPatch) -> None:
-    """Whatever holds keys in little memory must not take two for one."""
+    """A compact representation of keys must not confuse two keys."""
     patch.setattr(compaction, "_held", lambda key: key[:-1])
 
 

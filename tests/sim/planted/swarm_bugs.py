@@ -25,5 +25,5 @@ def a_short_read_is_taken_for_the_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_lease_outlives_a_leadership_that_is_handed_over(patch: pytest.MonkeyPatch) -> None:
-    """Nobody hands over in the middle of a run, unless a point makes it."""
+    """Leadership is not transferred in the middle of a run, unless a point causes it."""
     patch.setattr(Lease, "revoke", lambda self, term: None)

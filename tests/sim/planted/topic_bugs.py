@@ -38,7 +38,7 @@ def logs_stay_of_topics_that_went_while_a_node_was_down(patch: pytest.MonkeyPatc
 
 
 def deletions_are_not_journaled(patch: pytest.MonkeyPatch) -> None:
-    """The directory goes, and the next start brings back what the journal holds, in the new log's place."""
+    """The directory is removed, and the next start restores the journal's records in place of the new log."""
     note = Journal.note
 
     def forgetful(
@@ -51,7 +51,7 @@ def deletions_are_not_journaled(patch: pytest.MonkeyPatch) -> None:
 
 
 def configs_of_the_old_topic_hold_for_the_new_one(patch: pytest.MonkeyPatch) -> None:
-    """It forgets its records as soon as that one did, and nobody has asked for it."""
+    """It deletes its records as soon as the old topic did, although no one has configured that."""
 
     def kept(self: Delta, resource: ConfigResource) -> None:
         return None

@@ -1,4 +1,4 @@
-"""Bugs of a quorum that believes what it should not: strangers, and frames that come twice."""
+"""Bugs of a quorum that trusts what it should not: unknown peers, and duplicate frames."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chronik.raft.transport import TcpTransport
 
 
 def strangers_are_heard(patch: pytest.MonkeyPatch) -> None:
-    """Whoever says hello is a member, whichever cluster it names, and whatever it claims is plausible."""
+    """Every peer that says hello is a member, whatever its cluster, and all its claims are accepted."""
     patch.setattr(TcpTransport, "check_cluster", lambda self, hello: None)
     patch.setattr(Admission, "check", lambda self, hello, own: None)
     patch.setattr(Admission, "is_member", lambda self, node_id: True)

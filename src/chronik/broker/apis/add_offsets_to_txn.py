@@ -1,6 +1,6 @@
 """AddOffsetsToTxn (key 25): adds the partition that holds a group's offsets to a transaction.
 
-Sent by producers of transaction.version below 2, before TxnOffsetCommit. Newer ones leave it out.
+Producers with transaction.version below 2 send it before TxnOffsetCommit. Newer producers do not use it.
 Versions: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH.
 """
 

@@ -1,11 +1,11 @@
-"""AddPartitionsToTxn (key 24): adds partitions to a transaction, or says whether they are in it.
+"""AddPartitionsToTxn (key 24): adds partitions to a transaction, or returns whether they are in it.
 
-Up to v3 a producer sends it, for one transaction and before it writes to a partition. From v4 on leaders of partitions
-send it, for many transactions: those of producers that add partitions by writing to them (transaction.version 2), and
-those that want to know whether an older producer's batch belongs to a transaction (`verify_only`).
+Up to v3, a producer sends it for one transaction, before it writes to a partition. From v4 on, partition leaders send
+it for many transactions: to add partitions for producers that add them by writing (transaction.version 2), or to verify
+that an older producer's batch belongs to a transaction (`verify_only`).
 
-Order of checks, per transaction: permission, topics, partitions, then those of the coordinator. One partition that
-fails fails all: the others are answered OPERATION_NOT_ATTEMPTED.
+Order of checks, per transaction: permission, topics, partitions, then the coordinator's checks. If one partition fails,
+the others get OPERATION_NOT_ATTEMPTED.
 Versions: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v4 many transactions.
 """
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 VERSION_FENCED, VERSION_BROKERS = 2, 4
-TOGETHER_MAX = 1_000  # as many as a node puts into a request
-PIECES_PER_TRANSACTION = 6  # a node's request has many
+TOGETHER_MAX = 1_000  # the number that a node puts into one request
+PIECES_PER_TRANSACTION = 6  # a request from a node has many transactions
 
 
 @api(
@@ -51,7 +51,7 @@ PIECES_PER_TRANSACTION = 6  # a node's request has many
 def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, context: Context
 ) -> Coroutine[Any, Any, AddPartitionsToTxnResponse]:
-    """A node asks about the transactions of many clients, which do not wait for each other."""
+    """A node's request names transactions of many clients, which do not wait for each other."""
     work = _add_all(request, context)
     return work if context.version >= VERSION_BROKERS else one_at_a_time(context, work)
 
@@ -77,7 +77,7 @@ async def _add_all(request: AddPartitionsToTxnRequest, context: Context) -> AddP
 async def _add_each(
     transactions: list[AddPartitionsToTxnTransaction], context: Context
 ) -> list[AddPartitionsToTxnResult]:
-    """Of many transactions. Those that wait for the log wait together."""
+    """The results of many transactions. All that wait for the log wait at the same time."""
     results: dict[int, AddPartitionsToTxnResult] = {}
     waiting = []
     for place, transaction in enumerate(transactions):
@@ -137,14 +137,15 @@ def _unfit_partitions(
 
 
 def before_fencing(error: ErrorCode) -> ErrorCode:
-    """As clients know it that were made before PRODUCER_FENCED."""
+    """The error code for clients that are older than PRODUCER_FENCED."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error
 
 
 def _result(
     transaction: AddPartitionsToTxnTransaction, errors: dict[TopicPartition, ErrorCode]
 ) -> Work[AddPartitionsToTxnResult]:
-    # A topic without partitions is answered when something is added, and left out when something is asked, as in Kafka.
+    # As in Kafka, a topic without partitions is in the response to an addition, but not in the response to a
+    # verification.
     topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     if not transaction.verify_only:
         topics = {topic.name: [] for topic in transaction.topics}

@@ -1,7 +1,7 @@
 """AddRaftVoter (key 80): adds a voter to the metadata quorum; answered when it votes, or after a timeout.
 
-The node must run and listen where its first listener says. It is brought up to date before it votes. Directory ids are
-not looked at: a node is known by its id. v1's ack_when_committed is always true here.
+The node must be running and reachable at its first listener. It catches up before it votes. Directory ids are ignored:
+a node is identified by its node id. v1's ack_when_committed is always true here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def add_raft_voter(request: AddRaftVoterRequest, context: Context) -> AddR
 
 
 def require_cluster(cluster_id: str | None, context: Context) -> None:
-    """A request that names another cluster was sent to the wrong one."""
+    """Refuses a request that names another cluster."""
     own = context.services.cluster_id
     if cluster_id is not None and cluster_id != own:
         refuse(ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {own!r}, not {cluster_id!r}")

@@ -1,7 +1,7 @@
 """AlterConfigs (key 33): replaces the whole configuration of resources.
 
-A key that is not named falls back to its default. Superseded by IncrementalAlterConfigs, which see
-for the rules. Log levels cannot be changed this way.
+A key that is not named gets its default. IncrementalAlterConfigs replaces this API and describes the rules. Log levels
+cannot be changed this way.
 """
 
 from __future__ import annotations

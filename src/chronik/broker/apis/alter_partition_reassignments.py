@@ -1,6 +1,6 @@
 """AlterPartitionReassignments (key 45): moves replicas to other brokers, or cancels such a move.
 
-Answered when the move has begun; ListPartitionReassignments shows it until every newcomer is in sync.
+The response is sent when the move has begun; ListPartitionReassignments lists it until every added replica is in sync.
 Versions: v1 allow_replication_factor_change.
 """
 
@@ -42,7 +42,7 @@ async def alter_partition_reassignments(
         throttle_time_ms=0,
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=0,
-        error_message=None if topics else "",  # an answer to nothing is Kafka's default one
+        error_message=None if topics else "",  # as in Kafka, the response to an empty request has the default message
         responses=[],
     )
     command = AlterReassignments(topics=topics, allows_other_factor=request.allow_replication_factor_change)

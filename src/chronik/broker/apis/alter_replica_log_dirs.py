@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs (key 34): refused, because a node has one log directory; a machine with several disks runs a node
 on each.
 
-The directory that a replica is in already is fine. Any other is LOG_DIR_NOT_FOUND.
+A replica's current directory is accepted. Any other gets LOG_DIR_NOT_FOUND.
 """
 
 from __future__ import annotations

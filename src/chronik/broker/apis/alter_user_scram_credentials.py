@@ -1,7 +1,7 @@
 """AlterUserScramCredentials (key 51): sets and removes SCRAM credentials.
 
-Clients send salted passwords, so a broker never sees a password. It keeps the two keys that are derived of them; the
-controller decides about each user alone.
+Clients send salted passwords, so a broker never sees a password. The two keys derived from it are stored. The
+controller decides about each user separately.
 """
 
 from __future__ import annotations

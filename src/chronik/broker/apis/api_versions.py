@@ -1,6 +1,6 @@
-"""ApiVersions (key 18): which APIs and versions are served, as the handlers themselves say.
+"""ApiVersions (key 18): lists the APIs and versions that the handlers serve.
 
-A client that asks in a version we do not know gets v0 with UNSUPPORTED_VERSION and the whole list (KIP-511).
+A request in an unknown version gets v0 with UNSUPPORTED_VERSION and the whole list (KIP-511).
 Versions: v1 throttle_time_ms; v3 flexible, client software name and version, features; v4 features with a minimum of 0.
 """
 
@@ -21,13 +21,13 @@ from chronik.wire.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-VERSION_FROM_0 = 4  # older clients take a feature that begins with level 0 for a mistake
+VERSION_FROM_0 = 4  # older clients reject a feature that begins with level 0
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 @api(ApiVersionsRequest, ApiVersionsResponse, needs=NOTHING)
 def api_versions(request: ApiVersionsRequest | None, context: Context) -> ApiVersionsResponse:
-    """`request` is None when its version is unknown to us."""
+    """`request` is None if its version is unknown."""
     error = ErrorCode.NONE
     if request is None:
         error = ErrorCode.UNSUPPORTED_VERSION

@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe (key 69): state, epochs and members of consumer groups. The group coordinator decides.
 
-A group with a topic that the caller may not see is told as an error: a member without its topics would look idle.
+A group with a topic that the caller may not see gets an error, because a member without its topics would look idle.
 """
 
 from __future__ import annotations

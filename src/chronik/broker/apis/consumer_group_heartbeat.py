@@ -1,8 +1,8 @@
-"""ConsumerGroupHeartbeat (key 68): a member of a consumer group joins, lives, gets its partitions and leaves.
+"""ConsumerGroupHeartbeat (key 68): a member of a consumer group joins, stays alive, gets its partitions and leaves.
 
-The group coordinator decides. Served once the cluster's group.version is 1. The member must be allowed to see the
-topics that it names; a regular expression matches no others. As with JoinGroup, all members together may take a part of
-the memory budget (COORDINATOR_NOT_AVAILABLE).
+The group coordinator decides. Served once the cluster's group.version is 1. The member needs permission for the topics
+that it names; a regular expression only matches permitted topics. As with JoinGroup, the memory of all members is
+limited to a part of the memory budget (COORDINATOR_NOT_AVAILABLE).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""CreateAcls (key 30): creates access rules. Each of them is created or refused alone; one that exists is not an
+"""CreateAcls (key 30): creates access rules. Each rule is created or refused separately; an existing rule is not an
 error.
 
-Checks: permission, authorizer; then, of each rule, its types, name and principal (`metadata/commands/create_acls.py`).
+Checks: permission, authorizer; then each rule's types, name and principal (`metadata/commands/create_acls.py`).
 """
 
 from __future__ import annotations

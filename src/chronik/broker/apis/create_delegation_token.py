@@ -1,8 +1,8 @@
 """CreateDelegationToken (key 38): creates a token. Its bearer can log in as the owner until it expires.
 
 Checks, in Kafka's order: the connection, the permission to create tokens for another owner, the renewers, whether
-tokens are turned on. A token for a super user can be created only by a super user, and its owner must be a user; Kafka
-checks neither. v3 an owner other than the requester.
+tokens are enabled. Only a super user can create a token for a super user, and the owner must be a user; Kafka checks
+neither. v3 an owner other than the requester.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37): adds partitions to topics; answered when they have leaders."""
+"""CreatePartitions (key 37): adds partitions to topics; the response is sent when they have leaders."""
 
 from __future__ import annotations
 

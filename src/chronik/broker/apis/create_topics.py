@@ -1,6 +1,6 @@
-"""CreateTopics (key 19): the controller creates them; answered when every partition has a leader.
+"""CreateTopics (key 19): creates topics; the response is sent when every partition has a leader.
 
-Versions: v1 validate_only and messages; v4 -1 asks for the cluster's defaults; v5 returns the topic's configuration;
+Versions: v1 validate_only and messages; v4 -1 stands for the cluster's defaults; v5 returns the topic's configuration;
 v7 topic ids.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 VERSION_CONFIGS = 5
 VERSION_QUOTA = 6
-TOPICS_AT_ONCE = 8  # as most clients create; more take turns
+TOPICS_AT_ONCE = 8  # most clients create fewer; more are processed in slices
 
 
 @api(
@@ -137,7 +137,7 @@ def _configs(settings: Settings, own: dict[str, str | None]) -> Shared:
 
 
 def _inherited_configs(settings: Settings) -> Shared:
-    """Of topics that set nothing themselves: the same for all of them, until the broker's own settings change."""
+    """The configs of topics without own configs: shared by all of them until the broker's settings change."""
     return _configs(settings, {})
 
 

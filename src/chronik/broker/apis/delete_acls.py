@@ -1,9 +1,9 @@
-"""DeleteAcls (key 31): deletes the access rules that match filters, and tells for each filter which those were.
+"""DeleteAcls (key 31): deletes the access rules that match filters, and lists them for each filter.
 
 Checks: permission, authorizer; then the numbers in each filter (`metadata/commands/delete_acls.py`). A filter may match
-every rule of the cluster, and the controller serves nobody else while it decides a command. So this node finds the
-rules, in pieces, and the controller deletes them by name, some at a time. What another request deletes meanwhile is
-told to that one.
+every rule of the cluster, and the controller does nothing else while it decides a command. So this node finds the
+rules, in slices, and the controller deletes them by name, several at a time. Rules that another request deletes
+meanwhile are listed in that request's response.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ async def delete_acls(request: DeleteAclsRequest, context: Context) -> DeleteAcl
 
 
 async def _found(asked: list[DeleteAclsFilter], context: Context) -> list[list[AccessRule] | Refusal]:
-    """For each filter its rules, or why it cannot be one."""
+    """For each filter its rules, or why the filter is invalid."""
     access = context.services.store.image.access
     found: list[list[AccessRule] | Refusal] = []
     for each in asked:
@@ -96,7 +96,7 @@ def _distinct(found: Sequence[list[AccessRule] | Refusal]) -> Work[list[AccessRu
 def _results(
     found: Sequence[list[AccessRule] | Refusal], deleted: set[AccessRule], why_not: Refusal | None
 ) -> Work[list[DeleteAclsFilterResult]]:
-    """`why_not` is for the rules that were found and not deleted."""
+    """`why_not` is the error for rules that were found and not deleted."""
     results = []
     for rules in found:
         yield 1

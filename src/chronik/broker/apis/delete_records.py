@@ -1,8 +1,8 @@
-"""DeleteRecords (key 21): moves the log start forward; records before it are gone for readers at once.
+"""DeleteRecords (key 21): advances the log start offset; records before it are hidden from consumers at once.
 
-Answered when the start is durable here and every in-sync replica has moved its own, or with REQUEST_TIMED_OUT: so no
-election brings back what somebody was told is gone. Offset -1 means the high watermark; beyond it is
-OFFSET_OUT_OF_RANGE. Files are removed when whole segments fall behind.
+The response is sent when the start offset is durable here and every in-sync replica has advanced its own, so that no
+election restores the records; or with REQUEST_TIMED_OUT. Offset -1 means the high watermark; a higher one gets
+OFFSET_OUT_OF_RANGE. A file is removed when its whole segment is before the start.
 """
 
 from __future__ import annotations

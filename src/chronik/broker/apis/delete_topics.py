@@ -1,4 +1,4 @@
-"""DeleteTopics (key 20): deletes topics by name or id (v6). No client sees them after the answer; files are deleted
+"""DeleteTopics (key 20): deletes topics by name or id (v6). No client sees them after the response; files are deleted
 soon after."""
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def _partitions_of(image: Image, topic: TopicName) -> int:
 
 
 def _permitted(asked: list[TopicName], context: Context) -> tuple[list[TopicName], list[DeletableTopicResult]]:
-    """What the caller may delete, and the answers for the rest. They do not tell a name that the caller may not see,
-    nor whether a topic of a given name exists."""
+    """The topics that the caller may delete, and the results for the others. These reveal neither a name that the
+    caller may not see, nor whether a topic with a given name exists."""
     permitted, denied, image = [], [], context.services.store.image
     times = Counter((topic.name, topic.topic_id) for topic in asked)
     for topic in asked:
@@ -80,7 +80,7 @@ def _permitted(asked: list[TopicName], context: Context) -> tuple[list[TopicName
         name = topic.name if found is None else found.name
         is_wrong = times[topic.name, topic.topic_id] > 1 or (topic.name is not None and topic.topic_id != ZERO_UUID)
         if name is None or is_wrong:
-            permitted.append(topic)  # the controller says what is wrong with it
+            permitted.append(topic)  # the controller returns the error
             continue
         is_seen = context.allows(DESCRIBE, TOPIC, name)
         if is_seen and (found is None or context.allows(DELETE, TOPIC, name)):

@@ -1,7 +1,7 @@
 """DescribeAcls (key 29): the access rules that match a filter, by resource.
 
-Null and ANY fit everything; the pattern type MATCH finds what applies to the resource of the given name: the rules for
-the name itself, for its prefixes and for `*`. Checks: permission, authorizer, filter.
+Null and ANY match everything. The pattern type MATCH finds the rules that apply to the resource with this name: those
+for the name itself, for its prefixes and for `*`. Checks: permission, authorizer, filter.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DescribeClientQuotas (key 48): the quotas of all entities that match a filter, in the order of their names.
 
 An entity matches if it has each type that the filter names, with that name, with the default, or with any. `strict`
-leaves out entities that have other types too. A filter without components matches everything, or, if it is strict,
+omits entities that have other types as well. A filter without components matches everything or, if it is strict,
 nothing.
 """
 
@@ -51,13 +51,13 @@ def describe_client_quotas(request: DescribeClientQuotasRequest, context: Contex
     return DescribeClientQuotasResponse(
         throttle_time_ms=0,
         error_code=0,
-        error_message="",  # as Kafka
+        error_message="",  # as in Kafka
         entries=[_entry(entity, quotas[entity]) for entity in sorted(found, key=in_order)],
     )
 
 
 def _filter(components: list[ComponentData]) -> tuple[dict[str, str | None], set[str]]:
-    """The types that must have a certain name (None: the default), and those that must be there."""
+    """The types that must have a certain name (None: the default), and the types that must be present."""
     named: dict[str, str | None] = {}
     typed: set[str] = set()
     for component in components:

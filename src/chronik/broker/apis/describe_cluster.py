@@ -1,6 +1,6 @@
 """DescribeCluster (key 60): the cluster's id, its controller and its brokers.
 
-Versions: v1 endpoint_type (2, the controllers, is refused on a broker listener); v2 fenced brokers when asked for.
+Versions: v1 endpoint_type (2, the controllers, is refused on a broker listener); v2 fenced brokers on request.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """DescribeConfigs (key 32): the configuration of topics, brokers, loggers, metric subscriptions and groups.
 
-Versions: v1 synonyms and sources; v3 types and documentation, which are those of Chronik. v0 has is_default, which
-Kafka leaves false, and so do we. A broker describes itself, or with an empty name what is set for all brokers; another
-broker's configuration is refused. A type that nobody knows fails the whole request.
+Versions: v1 synonyms and sources; v3 types and Chronik's documentation. As in Kafka, v0's is_default is always false. A
+broker describes itself or, with an empty name, the configs of all brokers; a request for another broker is refused. An
+unknown resource type fails the whole request.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def describe_configs(request: DescribeConfigsRequest, context: Context) -> Work[
 
 
 def topic_entries(settings: Settings, own: Mapping[str, str | None]) -> list[ConfigEntry]:
-    """The configuration of a topic that sets `own`: CreateTopics answers with it."""
+    """The configuration of a topic with the configs `own`, as CreateTopics returns it."""
     return config_entries.topic_entries(settings, {key: text for key, text in own.items() if text is not None})
 
 

@@ -1,8 +1,8 @@
 """DescribeDelegationToken (key 41): the delegation tokens that the caller may see, with their HMACs.
 
-Owners, requesters and renewers see their tokens. Others need DESCRIBE on the token, or DESCRIBE_TOKENS on its owner.
-A list of owners selects tokens that one of them owns, has requested or may renew; an empty list selects none, and null
-all. As in Kafka, a token that has expired and is not yet removed is among them. v3 the requester.
+Owners, requesters and renewers see their tokens. Others need DESCRIBE on the token, or DESCRIBE_TOKENS on its owner. A
+list of owners selects tokens that one of them owns, has requested or may renew; an empty list selects none, and null
+all. As in Kafka, expired tokens that are not removed yet are included. v3 the requester.
 """
 
 from __future__ import annotations

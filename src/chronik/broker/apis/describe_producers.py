@@ -1,6 +1,6 @@
-"""DescribeProducers (key 61): the producers that a partition remembers, and the transactions they have open.
+"""DescribeProducers (key 61): the active producers of a partition, and their open transactions.
 
-Any replica answers, from its own log: a follower knows what it has fetched.
+Any replica responds, from its own log: a follower knows what it has fetched.
 """
 
 from __future__ import annotations

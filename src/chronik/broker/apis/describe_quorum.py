@@ -1,9 +1,10 @@
 """DescribeQuorum (key 55): voters and observers of the metadata quorum, and their progress.
 
-Any node answers; it asks the leader. A member's offset is the index of the next entry it lacks. Each node is listed
-with its quorum listener and, beyond Kafka's answer, its admin listener. Without a leader the answer is NOT_CONTROLLER
-at once, with the voters and the client and admin listeners that this node knows: a tool can then ask every node.
-Versions: v1 times of the last word and of the last moment without lag; v2 directory ids, nodes, error messages.
+Any node responds, after it has asked the leader. A member's offset is the index of the next entry that it lacks. Each
+node is listed with its quorum listener and, unlike in Kafka, with its admin listener. Without a leader, NOT_CONTROLLER
+is returned at once, with the voters and the client and admin listeners that this node knows, so that a tool can ask
+every node.
+Versions: v1 times of the last fetch and of the last moment without lag; v2 directory ids, nodes, error messages.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 METADATA_PARTITION = 0
-QUORUM_LISTENER = "CONTROLLER"  # what it is called where the configuration does not say
+QUORUM_LISTENER = "CONTROLLER"  # the default name of the quorum listener
 UNKNOWN = -1
 
 
@@ -72,7 +73,7 @@ async def describe_quorum(request: DescribeQuorumRequest, context: Context) -> D
 
 
 def _leaderless(fault: MetadataError, context: Context) -> DescribeQuorumResponse:
-    """Members as this node last knew them, beside the error: nobody can tell how far each has come."""
+    """The last known members, in addition to the error; their progress is unknown."""
     error, message = refused_by(fault)
     raft = context.services.store.raft
     voters, learners = (

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (key 75): partitions of topics by pages, with their eligible leader replicas (KIP-966)."""
+"""DescribeTopicPartitions (key 75): pages of topics' partitions, with their eligible leader replicas (KIP-966)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: Context
 ) -> Work[DescribeTopicPartitionsResponse]:
-    """Topics in the order of their names, from the cursor on; what does not fit is where the next cursor points."""
+    """Topics by name, from the cursor on; the next cursor points to the first partition that does not fit."""
     image = context.services.store.image
     everything = not request.topics
     names = sorted(image.topics_by_name) if everything else sorted({topic.name for topic in request.topics})
@@ -71,13 +71,13 @@ def describe_topic_partitions(
             break
         room -= end - first_index
         first_index = 0
-    if not everything:  # else the caller does not hear of them
+    if not everything:  # otherwise the topic is not listed
         response.topics += [_denied(name) for name in names if name in denied]
     return response
 
 
 def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
-    """Does not tell whether the topic exists, nor what kind of topic it would be."""
+    """Does not reveal whether the topic exists or is internal."""
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         name=name,

@@ -1,6 +1,6 @@
 """DescribeTransactions (key 65): the state of transactional ids that this node coordinates, with their partitions.
 
-Of a transaction that was decided, the partitions are those that still wait for their marker.
+For a decided transaction, the partitions are those that still wait for their marker.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (key 50): which SCRAM mechanisms users have, with their iterations; never a secret.
 
-No users, or null, means all of them, by name. Kafka leaves a caller who may not ask for all without an answer; here
-such a caller gets CLUSTER_AUTHORIZATION_FAILED.
+An empty list or null means all users, by name. A caller without permission gets CLUSTER_AUTHORIZATION_FAILED if it asks
+for all users, where Kafka sends no response.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def describe_user_scram_credentials(
 
 
 def _denied(count: int) -> DescribeUserScramCredentialsResponse:
-    """With an error for each user that was asked for, as in Kafka, which names none of them."""
+    """An error for each user in the request, without the names, as in Kafka."""
     error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     results = [
         DescribeUserScramCredentialsResult(user="", error_code=error, error_message=error.message, credential_infos=[])
@@ -56,7 +56,7 @@ def _denied(count: int) -> DescribeUserScramCredentialsResponse:
 
 
 def _infos(image: Image) -> dict[str, list[CredentialInfo]]:
-    """By user, ascending."""
+    """By user, in ascending order."""
     found: dict[str, list[CredentialInfo]] = {}
     for key, credential in sorted(image.scram.items()):
         info = CredentialInfo(mechanism=key.mechanism, iterations=credential.iterations)

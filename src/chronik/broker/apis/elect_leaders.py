@@ -1,7 +1,7 @@
 """ElectLeaders (key 43): elects the preferred replica, or any live replica if there is no leader.
 
-Null topics mean all, and then only partitions in which something was to be done are answered.
-Versions: v0 preferred only; v1 election_type, error of the whole.
+Null topics mean all; then the response only lists partitions that needed an election.
+Versions: v0 preferred only; v1 election_type, top-level error.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ async def elect_leaders(request: ElectLeadersRequest, context: Context) -> Elect
 
 
 def _some_at_a_time(asked: list[TopicPartitions] | None) -> list[list[ElectionTopic] | None]:
-    """The commands for the controller: one, unless it would take long to decide."""
+    """The commands for the controller: one, unless deciding it would take long."""
     if asked is None:
         return [None]
     if sum(len(topic.partitions) for topic in asked) <= PARTITIONS_PER_COMMAND:

@@ -1,7 +1,8 @@
-"""EndTxn (key 26): commits or aborts a transaction. Answered when the decision is committed; markers follow.
+"""EndTxn (key 26): commits or aborts a transaction. The response is sent when the decision is committed; markers
+follow.
 
-Versions: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v5 transaction.version 2: the epoch rises with each
-transaction, and the answer names the id and epoch of the next one.
+Versions: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v5 transaction.version 2: each transaction has a new
+epoch, and the response contains the id and epoch of the next one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""ExpireDelegationToken (key 40): ends a delegation token, or changes when it ends. Its owner and renewers may do so.
+"""ExpireDelegationToken (key 40): expires a delegation token, or changes its expiry time. Allowed for its owner and
+renewers.
 
-Checks, in Kafka's order: the connection, whether tokens are turned on, the token, who asks, its expiry. A token can be
-removed at once (by a negative period) even if it has expired.
+Checks, in Kafka's order: the connection, whether tokens are enabled, the token, the caller, its expiry. A negative
+period removes a token at once, even if it has expired.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from chronik.wire.messages.expire_delegation_token import ExpireDelegationTokenR
 if TYPE_CHECKING:
     from chronik.broker.context import Context
 
-PERIOD_MS_MAX = 36_500 * DAY_MS  # a hundred years: beyond any token, and a time that still can be counted
+PERIOD_MS_MAX = 36_500 * DAY_MS  # a hundred years: longer than any token, and without overflow
 
 
 @api(ExpireDelegationTokenRequest, ExpireDelegationTokenResponse, needs=NOTHING)

@@ -1,16 +1,16 @@
 """Fetch (key 1): returns record batches from an offset, as stored in the log.
 
-Answers at once when enough bytes are there, anything went wrong or the client does not wait; otherwise when more is
-committed or the wait is over. The first batch may begin before the offset asked for: a batch is never cut, and is
-returned even when it alone exceeds the limits, or a consumer could never pass it (v3+). Who catches up gets portions.
-Followers of this node's partitions have sessions of their own, which read up to the end of the log: `replication`.
-Consumers read what is committed, from the leader, or from v11 on from any replica; the leader sends one that says its
-rack to an in-sync replica there (KIP-392).
-Versions: v0-v1 get magic 0, v2-v3 magic 1; v4 isolation; v7 sessions; v9 leader epochs are checked; v11 racks; v12 a
-log that diverged from what the client has is told by diverging_epoch; v13 topics by id; v15 followers say their epoch.
+The response is sent at once if enough bytes are available, a partition has an error or the client does not wait;
+otherwise when enough is committed or the wait is over. The first batch may begin before the requested offset, because
+batches are returned whole. From v3 on, it is returned even if it exceeds the limits, because otherwise a consumer could
+not get past it. Consumers that are catching up get smaller responses (`broker.portions`). Followers have separate
+sessions, which read up to the log end offset: `replication`. Consumers read committed records from the leader or, from
+v11 on, from any replica. If a consumer names its rack, the leader directs it to an in-sync replica there (KIP-392).
+Versions: v0-v1 get magic 0, v2-v3 magic 1; v4 isolation; v7 sessions; v9 leader epochs are checked; v11 racks; v12
+diverging_epoch if the log diverges from the client's; v13 topics by id; v15 followers send their broker epoch.
 
-A fetch of many partitions reads them in turns. While it waits it keeps a sum of what it could read, and counts again
-only the partitions that have moved.
+A fetch of many partitions reads them in slices. While it waits, it keeps the sum of the available bytes, and counts
+again only partitions that have changed.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def fetch(request: FetchRequest, context: Context) -> FetchResponse | Awaitable[
     if sum([len(topic.partitions) for topic in request.topics]) > PIECES_FIRST:
         return _answered(sessions.opening(request, by_id=by_id), request, context)
     opened = sessions.open(request, by_id=by_id)
-    if not isinstance(opened, tuple):  # cheaper to ask than of an enumeration
+    if not isinstance(opened, tuple):  # cheaper than a check for the enumeration
         return FetchResponse(error_code=opened, responses=[])
     work = _Fetch(request, context, *opened)
     return work.answer() if work.is_long else work.answer_now()
@@ -86,7 +86,8 @@ def _is_denied_follower(request: FetchRequest, context: Context) -> bool:
 
 
 def _denied_follower(request: FetchRequest) -> FetchResponse:
-    """What it asks for is told in full, without a session: it gets none."""
+    """Returns an error for each requested partition. A full response without a session, because a denied follower gets
+    none."""
     topics = []
     for topic in request.topics:
         partitions = [denied(each.partition) for each in topic.partitions]
@@ -102,10 +103,10 @@ def _answered(opening: Work[Opened], request: FetchRequest, context: Context) ->
 
 
 class _Fetch:
-    """One request from reading to response. Reading again after a wait starts from nothing. A fetch that waits for more
-    than a byte, or for many partitions, does not read what is there at each step of that, but counts it by positions.
+    """One request, from reading to its response. After a wait, everything is read again. A fetch that waits for more
+    than one byte, or for many partitions, does not read the records each time; it counts their bytes by positions.
 
-    `is_long`: it is read in turns, so partitions may move while others are read.
+    `is_long` says that it is read in slices, so that partitions may change while others are read.
     """
 
     def __init__(
@@ -124,36 +125,39 @@ class _Fetch:
         if SMALL_PORTION.is_on and context.version >= VERSION_WHOLE_BATCHES and SMALL_PORTION.fires():
             self.bytes_allowed = 1
         self.wanted = wanted
-        # Older clients never pass a batch that is larger than allowed, and who waits for much wants much at once.
+        # Older clients cannot skip a batch that exceeds their limit, and a client with a large min_bytes wants one
+        # large response.
         takes_portions = context.version >= VERSION_WHOLE_BATCHES and request.min_bytes <= 1
         if takes_portions and portions.size_bytes < self.bytes_allowed:
             self.bytes_allowed = portions.size_bytes
             if session is None and len(wanted) > 1:
-                # It asks in the order of its choice for more than it gets: so that nobody starves, any may come first.
-                # Whose turn it is cannot be told, as it leaves out what it has enough of. A session turns by itself.
+                # The client requests more than it gets, in an order of its choice. It omits partitions of which it has
+                # enough, so the broker cannot know which one is next. A random first partition prevents starvation.
+                # Sessions rotate their partitions themselves.
                 self.turned_by = context.services.runtime.randomness.below(len(wanted))
                 self.wanted = wanted[self.turned_by :] + wanted[: self.turned_by]
         self.is_long = len(wanted) > PIECES_FIRST
         self.bytes_min = min(request.min_bytes, max(1, self.bytes_allowed))
-        self.counted_bytes: dict[int, int] = {}  # by place in `wanted`; of the others nothing can be read
+        self.counted_bytes: dict[int, int] = {}  # by index in `wanted`; partitions without available bytes are missing
 
-    turned_by = 0  # places by which `wanted` is turned
+    turned_by = 0  # number of places by which `wanted` is rotated
     has_waited = False
     must_return = False  # after an error or a divergence: waiting for more data is pointless
     is_counting = False
-    # Of the last reading:
+    # State of the last read:
     bytes_max: int
     bytes_read: int  # or counted
     answers: list[tuple[Wanted, PartitionData]]
-    replicas: list[Replica]  # as long as `wanted`, unless one was refused
-    sizes_bytes: list[tuple[str, int]]  # by topic, of what was read
-    too_new: list[tuple[int, Replica, LogRead]]  # of answers, by index: what an old client cannot read
-    # While it waits:
-    moved_replicas: dict[Replica, None]  # since they were last counted
-    moved: asyncio.Event  # set when one has
+    replicas: list[Replica]  # in the order of `wanted`, without refused partitions
+    sizes_bytes: list[tuple[str, int]]  # bytes read, by topic
+    # (index in `answers`, replica, records) that must be converted for an old client.
+    too_new: list[tuple[int, Replica, LogRead]]
+    # State of the wait:
+    moved_replicas: dict[Replica, None]  # changed since they were last counted
+    moved: asyncio.Event  # set when a replica has changed
 
     def answer_now(self) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
-        """Of few partitions, as most are: without the cost of pieces."""
+        """For few partitions, as in most requests: avoids the overhead of slices."""
         self._begin_reading()
         for wanted in self.wanted:
             self.answers.append((wanted, self._read_partition(wanted)))
@@ -175,7 +179,7 @@ class _Fetch:
             self.answers.append((wanted, self._read_partition(wanted)))
 
     def read(self) -> Work[None]:
-        """In turns. Its memory is taken before, so that others who read meanwhile do not count on it."""
+        """Reads in slices. Its memory is reserved first, so that concurrent fetches do not use the same room."""
         self._begin_reading()
         self.bytes_max = self.context.connection.reserve_answer(self.bytes_allowed)
         for wanted in self.wanted:
@@ -189,7 +193,8 @@ class _Fetch:
         self.bytes_max = min(self.bytes_allowed, self.context.services.memory.room_bytes)
 
     def count(self, places: Iterable[int]) -> Work[None]:
-        """What could be read of these partitions, without the records; the rest is as it was counted before."""
+        """Counts the available bytes of these partitions, without reading records. Other partitions keep their
+        counts."""
         self.is_counting = True
         self.bytes_max = min(self.bytes_allowed, self.context.services.memory.room_bytes)
         for place in places:
@@ -209,12 +214,12 @@ class _Fetch:
         if FETCH_NOT_AWAITED.is_on and FETCH_NOT_AWAITED.fires():
             return True
         if self.is_long and self.context.services.memory.is_spent:
-            return True  # what a long request keeps while it waits is needed by others
-        # More than there is memory for cannot come, however long it waits.
+            return True  # other requests need the memory that a long request holds while it waits
+        # Bytes beyond the available memory cannot be returned, however long the fetch waits.
         return self.bytes_read >= min(self.bytes_min, max(1, self.bytes_max))
 
     def is_all_that_fits(self) -> Work[bool]:
-        """Of what was read: whether waiting would add nothing, since more is there than a response may hold."""
+        """Whether waiting would add nothing to what was read, because more is available than fits into a response."""
         if not self.bytes_read:
             return False
         self.bytes_read = 0
@@ -222,12 +227,12 @@ class _Fetch:
         return self.is_enough()
 
     def wait(self) -> Coroutine[Any, Any, FetchResponse]:
-        """Watches from now on, not from when the coroutine starts: what moves in between would not be seen."""
-        self.answers, self.sizes_bytes, self.too_new = [], [], []  # a wait may be long, and what was read large
+        """Starts watching now, not when the coroutine starts: changes in between would be missed."""
+        self.answers, self.sizes_bytes, self.too_new = [], [], []  # free the records, because the wait may be long
         self.context.connection.hold_answer(0)
         self.has_waited = True
         self.moved, self.moved_replicas = asyncio.Event(), {}
-        places: dict[Replica, list[int]] = {}  # in `wanted`
+        places: dict[Replica, list[int]] = {}  # indexes in `wanted`
         for place, replica in enumerate(self.replicas):
             places.setdefault(replica, []).append(place)
         check(
@@ -239,7 +244,7 @@ class _Fetch:
         for replica in places:
             replica.watch(self._has_moved)
         if self.is_long:
-            self.moved_replicas = dict.fromkeys(places)  # any may have moved since it was read
+            self.moved_replicas = dict.fromkeys(places)  # any may have changed since it was read
             self.moved.set()
         return self._wait(places)
 
@@ -248,7 +253,7 @@ class _Fetch:
         self.moved.set()
 
     async def _wait(self, watched: dict[Replica, list[int]]) -> FetchResponse:
-        """Looks again whenever a partition moved, until it is enough or the time is up."""
+        """Checks again whenever a partition has changed, until enough is available or the time is up."""
         is_over, counts_first = False, self.bytes_min > 1 or self.is_long
         turns = self.context.services.turns
 
@@ -282,7 +287,7 @@ class _Fetch:
         return await self._converted() if self.too_new else await turns.run(self.response())
 
     async def _converted(self) -> FetchResponse:
-        """What lies in the log as old clients can read it; where that takes long, it is made away from the loop."""
+        """Converts records for old clients, on the lane if that takes long."""
         services = self.context.services
         self.context.connection.hold_answer(self.bytes_read)
         magic = 1 if self.context.version >= VERSION_MAGIC_1 else 0
@@ -311,7 +316,7 @@ class _Fetch:
         return FetchResponse(session_id=self.session.session_id if self.session else NO_SESSION, responses=topics)
 
     def _leaving(self) -> list[tuple[Wanted, PartitionData]]:
-        """The answers in the order in which they were asked for."""
+        """The partitions' responses in the order of the request."""
         self._count()
         now_ns = self.context.services.runtime.clock.monotonic_ns()
         self.portions.given(self.bytes_read, now_ns, has_waited=self.has_waited)
@@ -321,7 +326,7 @@ class _Fetch:
         return self.answers[-turned_by:] + self.answers[:-turned_by] if turned_by else self.answers
 
     def _tell(self, topics: list[FetchableTopicResponse], wanted: Wanted, answer: PartitionData) -> None:
-        """A session is told what is news to it; others are told everything."""
+        """In a session, only adds partitions with news; otherwise all."""
         if self.session is not None:
             is_news = self.session.is_news(wanted, answer)
             if answer.records:
@@ -333,7 +338,7 @@ class _Fetch:
         topics[-1].partitions.append(answer)
 
     def _count(self) -> None:
-        """Bytes as they leave, by topic. A partition that the client got wrong belongs to no topic we know."""
+        """Counts the bytes sent, by topic. An unknown topic in a request has no counter."""
         by_follower = max(self.request.replica_id, self.request.replica_state.replica_id) >= 0
         for name, size_bytes in self.sizes_bytes:
             traffic = self.context.services.metrics.topics[name]
@@ -361,7 +366,7 @@ class _Fetch:
                 if asked.fetch_offset > replica.log.end_offset and replica.awaits_proof:
                     raise NotLeader(
                         replica.name, replica.state.leader
-                    )  # these versions do not know OFFSET_NOT_AVAILABLE
+                    )  # these versions do not have OFFSET_NOT_AVAILABLE
             else:
                 replica.require_readable(asked.fetch_offset, asked.current_leader_epoch)
             if not self.is_counting:
@@ -372,7 +377,7 @@ class _Fetch:
             return self._refused(wanted, replica, fault)
 
     def _is_denied(self, topic: Topic | ErrorCode, name: str) -> bool:
-        """Followers were checked before. An unknown topic id has no name, so there is no permission to check."""
+        """Followers were checked before. An unknown topic id has no name to check permissions for."""
         if topic is ErrorCode.UNKNOWN_TOPIC_ID or self.request.replica_id >= 0:
             return False
         return not self.context.allows(READ, TOPIC, name if isinstance(topic, ErrorCode) else topic.name)
@@ -411,7 +416,7 @@ class _Fetch:
         )
         if asked.last_fetched_epoch >= 0 and not replica.awaits_proof:
             end = log.epochs.end_of(asked.last_fetched_epoch, log.end_offset)
-            if end.end_offset < 0:  # of an epoch that this log has not reached: there is nothing to compare with
+            if end.end_offset < 0:  # an epoch after this log's last one: there is nothing to compare with
                 raise OffsetOutOfRange(asked.fetch_offset, log.start_offset, log.end_offset)
             if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
                 self.must_return = True
@@ -460,7 +465,8 @@ class _Fetch:
 
 
 def replica_in_rack(replica: Replica, rack: str, *, node_image: Image) -> FollowerProgress | None:
-    """The in-sync follower in this rack that has most; None if there is none, or the leader itself is there."""
+    """The in-sync follower in this rack with the highest end offset. None if there is none, or if the leader is in this
+    rack."""
     own = node_image.brokers.get(replica.node_id)
     if own is None or own.rack == rack:
         return None

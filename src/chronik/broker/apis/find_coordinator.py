@@ -29,7 +29,7 @@ VERSION_MANY = 4
 
 
 def _unconfirmed(request: FindCoordinatorRequest, context: Context) -> Work[FindCoordinatorResponse]:
-    """No leader of the quorum can be reached, so nobody knows who the coordinator is now."""
+    """No quorum leader is reachable, so the current coordinators are unknown."""
     return _respond(request, context, lambda key: _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
 
@@ -79,7 +79,7 @@ def _respond(
 
 
 def _denial(key: str, key_type: int, context: Context) -> ErrorCode | None:
-    """Why the caller may not know this coordinator."""
+    """The error if the caller may not find this coordinator."""
     if key_type == GROUP_KEY and not context.allows(DESCRIBE, GROUP, key):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     if key_type == TRANSACTION_KEY and not context.allows(DESCRIBE, TRANSACTIONAL_ID, key):

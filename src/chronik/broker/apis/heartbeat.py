@@ -1,4 +1,5 @@
-"""Heartbeat (key 12): a member is alive, and learns whether a rebalance is under way. The group coordinator decides."""
+"""Heartbeat (key 12): a member reports that it is alive, and learns whether a rebalance is in progress. The group
+coordinator decides."""
 
 from __future__ import annotations
 

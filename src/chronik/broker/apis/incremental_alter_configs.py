@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs (key 44): sets and deletes single keys, appends to lists and subtracts from them.
 
-Resources: topics; this broker, by its number, and with an empty name all brokers; this broker's loggers; metric
-subscriptions; groups. Each succeeds or fails alone. A key that a broker does not know is kept, as Kafka
-keeps it for plugins, with a warning in the log.
+Resources: topics; this broker, by its id, or all brokers, by an empty name; this broker's loggers; metric
+subscriptions; groups. Each succeeds or fails separately. Unknown broker keys are stored with a warning in the log; in
+Kafka, plug-ins may use them.
 """
 
 from __future__ import annotations

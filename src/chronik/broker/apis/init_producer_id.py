@@ -1,11 +1,11 @@
 """InitProducerId (key 22): the id and epoch of an idempotent or transactional producer.
 
-Without a transactional id it is a new id, from a block that the controller gave this node. With one, the transaction
-coordinator fences the producer before: its epoch is lower than the one that is handed out, and its open transaction is
-aborted, for which the client is told CONCURRENT_TRANSACTIONS once and comes again.
-While a node of a release without transactions is in the cluster, it is UNSUPPORTED_VERSION (`metadata/formats.py`).
-Versions: v3 a producer may ask to go on with its own id and epoch; v4 PRODUCER_FENCED instead of
-INVALID_PRODUCER_EPOCH; v6 two-phase commit (transaction.two.phase.commit.enable).
+Without a transactional id, this returns a new id from a block that the controller has allocated to this node. With one,
+the transaction coordinator fences the previous producer: the new epoch is higher, and an open transaction is aborted.
+Meanwhile the client gets CONCURRENT_TRANSACTIONS and retries. While the cluster has a node of a release without
+transactions, the result is UNSUPPORTED_VERSION (`metadata/formats.py`).
+Versions: v3 a producer may continue with its id and epoch; v4 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v6
+two-phase commit (transaction.two.phase.commit.enable).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ async def _initialize(request: InitProducerIdRequest, context: Context) -> Initi
 
 
 async def _raise_format(context: Context) -> ErrorCode:
-    """Of a cluster that was upgraded, with its first transactional producer."""
+    """Raises the format level of an upgraded cluster when its first transactional producer starts."""
     update = FeatureUpdate(name=FORMAT_FEATURE, level=SECURITY_AND_TRANSACTIONS)
     try:
         await context.services.store.submit(UpdateFeatures(updates=[update]))

@@ -1,9 +1,9 @@
 """JoinGroup (key 11): adds a member to a group, or renews its membership.
 
-The group coordinator decides, and answers when the rebalance is over.
+The group coordinator decides, and responds at the end of the join phase.
 
-The coordinator remembers what members send, so a member may send 1 MiB (MESSAGE_TOO_LARGE), and all of them together a
-part of the memory budget (COORDINATOR_NOT_AVAILABLE, upon which clients try again).
+The coordinator keeps the members' data in memory. So a member may send 1 MiB (MESSAGE_TOO_LARGE), and all members
+together are limited to a part of the memory budget (COORDINATOR_NOT_AVAILABLE; clients retry).
 """
 
 from __future__ import annotations

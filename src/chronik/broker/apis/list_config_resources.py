@@ -1,7 +1,7 @@
-"""ListConfigResources (key 74): which resources have a configuration to describe.
+"""ListConfigResources (key 74): lists the resources that have a configuration.
 
-Versions: v0 lists metric subscriptions only; v1 any types, all of them when none is named. Topics and brokers are
-listed whether or not anything is set on them; groups and subscriptions once something is.
+Versions: v0 lists metric subscriptions only; v1 any types; none means all. Topics and brokers are always listed; groups
+and subscriptions if they have configs.
 """
 
 from __future__ import annotations

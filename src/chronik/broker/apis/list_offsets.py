@@ -1,11 +1,13 @@
 """ListOffsets (key 2): returns the offset at a position or a timestamp, per partition.
 
 Times: -1 end (hw; lso when read_committed), -2 log start, -3 largest timestamp (v7+), -4 local log start (v8+, here as
--2), -5 and -6 ask about tiers (v9+, v11+); we have none, so offset -1. Any other: first record at or after it, else -1.
+-2), -5 and -6 concern tiered storage (v9+, v11+), which does not exist here, so offset -1. Any other: first record at
+or after it, else -1.
 Versions: v0 a list of offsets; v1 one offset and its timestamp; v2 isolation_level; v4 leader epochs; v10 timeout_ms.
-Only the leader answers, and names no record that is not committed. A new one that does not know yet how far its
-predecessor had committed tells no end, which a client could see go back (KIP-207), and denies no record. The epoch
-returned is that of the record, not of the partition. A partition that is named twice is refused from v1 on.
+Only the leader responds, and only with committed records. A new leader that does not know its predecessor's high
+watermark yet returns neither an end offset, because clients could see it go back (KIP-207), nor the result that no
+record was found. The returned epoch is that of the record, not of the partition. From v1 on, a partition that is named
+twice is refused.
 """
 
 from __future__ import annotations
@@ -102,20 +104,20 @@ async def _list_one(
             committed_only = request.isolation_level == READ_COMMITTED
             lane = context.services.record_lane
             found = await find_offset(replica, asked.timestamp, lane, committed_only=committed_only)
-            replica.require_leader(asked.current_leader_epoch)  # still, after what may have taken long
+            replica.require_leader(asked.current_leader_epoch)  # again, because the search may have taken long
             answer.offset, answer.timestamp, answer.leader_epoch = found
     except REFUSALS as fault:
         answer.error_code = fault.kafka_error
         if fault.kafka_error == ErrorCode.OFFSET_NOT_AVAILABLE and context.version < VERSION_NOT_AVAILABLE:
-            answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE  # which clients of before have learnt to wait for
+            answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE  # older clients retry after this error
     return answer
 
 
 async def find_offset(replica: Replica, timestamp: int, lane: Lane, *, committed_only: bool) -> tuple[int, int, int]:
-    """(offset, timestamp, leader epoch); -1 for what does not exist, or is not committed.
+    """(offset, timestamp, leader epoch); -1 if there is no such record, or it is not committed.
 
-    While the end is not known, what is not found may be there, and committed: then the client is to ask again. Batches
-    that hold up the loop are looked into on the lane.
+    While the end offset is unknown, a record that was not found may exist, so the client must retry. Batches that take
+    long to decode are decoded on the lane.
     """
     log = replica.log
     limit = replica.last_stable_offset if committed_only else replica.high_watermark
@@ -138,8 +140,8 @@ async def find_offset(replica: Replica, timestamp: int, lane: Lane, *, committed
 
 
 async def _found_by(lookup: Lookup, lane: Lane) -> TimestampedOffset | None:
-    """Headers that tell the truth need one look, or two where the log starts inside a batch. Of others there may be
-    many, so the loop takes only a first one."""
+    """If headers are correct, one look is enough, or two if the log starts inside a batch. Otherwise many may be
+    needed, so only the first one runs on the event loop."""
     found: Stamp | None = None
     is_first = True
     try:
@@ -153,9 +155,9 @@ async def _found_by(lookup: Lookup, lane: Lane) -> TimestampedOffset | None:
 
 
 def _segment_starts(replica: Replica, asked: ListOffsetsPartition, now_ms: int) -> list[int]:
-    """v0 answers with the first offsets of segments written before a time, newest first, as many as asked for.
+    """v0 returns the base offsets of segments written before a time, newest first, up to the requested number.
 
-    The end of the log counts as the start of a segment that is written now.
+    The log end offset counts as the start of a segment that is written now.
     """
     log = replica.log
     if asked.timestamp == EARLIEST:

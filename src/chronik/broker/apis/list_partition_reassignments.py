@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46): lists reassignments in progress, of some topics or all."""
+"""ListPartitionReassignments (key 46): lists reassignments in progress, for some topics or all."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """ListTransactions (key 66): the transactional ids that this node coordinates, filtered.
 
-Unknown names of states are returned to the caller. While a partition of the state topic is loading, the answer is
-COORDINATOR_LOAD_IN_PROGRESS: a partial list would look complete.
+Unknown state names are returned to the caller. While a partition of the state topic is loading, the result is
+COORDINATOR_LOAD_IN_PROGRESS, because a partial list would look complete.
 Versions: v1 duration_filter; v2 transactional_id_pattern, which must match the whole id.
 """
 

@@ -1,9 +1,9 @@
-"""Metadata (key 3): brokers, topics, and who leads each partition; creates a topic that is asked for and missing.
+"""Metadata (key 3): brokers, topics, and the leader of each partition; creates requested topics that do not exist.
 
-An unknown topic is created by the controller and answered when it exists, or with the code that says why not. Internal
-topics are created even when auto.create.topics.enable is false, never with fewer replicas than configured.
+The controller creates an unknown topic; the response is sent when it exists, or with the error code. Internal topics
+are created even if auto.create.topics.enable is false, and never with fewer replicas than configured.
 Versions: v0 an empty list means all topics, later null does; v1 controller and racks; v2 cluster_id; v4 the client may
-forbid creation; v8 authorised operations; v10 topic ids in the answer; v12 lookup by id; v13 top-level error.
+forbid creation; v8 authorised operations; v10 topic ids in the response; v12 lookup by id; v13 top-level error.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
     from chronik.metadata.image import Image, Partition, Topic
 
-VERSION_NULL_MEANS_ALL, VERSION_TOPIC_IDS = 1, 12  # v10 and v11 cannot answer without a name
-TOPICS_AT_ONCE = 8  # as most clients ask for; more are described in turns
+VERSION_NULL_MEANS_ALL, VERSION_TOPIC_IDS = 1, 12  # v10 and v11 responses need a name
+TOPICS_AT_ONCE = 8  # most clients ask for fewer; more are described in slices
 
 
 def _unconfirmed(request: MetadataRequest, context: Context) -> MetadataResponse | None:
-    """No leader of the quorum can be reached: what this node knows of topics may be the past, so it says nothing of
-    them. It has no error for them either: an empty list would be taken for a cluster without topics, and after an error
-    for one topic a client asks this node again, for as long as the connection lasts, while the others know the leader.
-    Without a response the client asks another node and keeps the leaders that it knows."""
+    """Handles a request while no quorum leader is reachable: the topics that this node knows may be outdated, so it
+    returns none. There is no error that fits either. An empty list would mean a cluster without topics. After an error
+    for a topic, a client keeps asking this node, while other nodes may know the leader. Without a response, the client
+    asks another node and keeps the leaders that it knows."""
     is_about_topics = request.topics or _asks_for_all(request, context)
     return None if is_about_topics else _response(request, context, [])
 
@@ -96,8 +96,8 @@ def metadata(
 def _permitted(
     wanted: list[MetadataRequestTopic], image: Image, context: Context
 ) -> tuple[list[MetadataRequestTopic], list[MetadataResponseTopic]]:
-    """What the caller may see, and the answers for the rest. They tell neither whether a topic of a given name exists
-    nor what a topic with a given id is called."""
+    """The topics that the caller may see, and the results for the others. These reveal neither whether a topic with a
+    given name exists, nor the name of a topic with a given id."""
     permitted, denied = [], []
     for asked in wanted:
         by_id = asked.topic_id != ZERO_UUID and asked.name is None
@@ -134,7 +134,7 @@ def _asks_for_all(request: MetadataRequest, context: Context) -> bool:
 
 
 def _ids_too_early(wanted: list[MetadataRequestTopic]) -> MetadataResponse:
-    """The schema has ids from v10 on, but looking up by them was wrong until v12: the whole request is refused."""
+    """The schema has ids from v10 on, but lookup by id only works from v12 on: the whole request is refused."""
     refused = [
         MetadataResponseTopic(
             error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id, partitions=[]

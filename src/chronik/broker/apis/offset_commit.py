@@ -1,6 +1,6 @@
-"""OffsetCommit (key 8): commits offsets of a group; answered when they are durable.
+"""OffsetCommit (key 8): commits offsets of a group; the response is sent when they are committed.
 
-Topics and partitions that do not exist are refused one by one; the rest goes to the group coordinator.
+Unknown topics and partitions are refused separately; the rest is passed to the group coordinator.
 Versions: v1 members and generations; v2-v4 retention_time_ms; v6 leader epochs; v7 static members; v10 topics by id.
 """
 
@@ -72,7 +72,7 @@ async def _when_durable(
 def known_part(
     topic: OffsetCommitRequestTopic, context: Context, refused: Refused, *, by_id: bool
 ) -> Work[OffsetCommitRequestTopic]:
-    """The part of a topic that exists, with both its name and its id; what does not goes to `refused`."""
+    """The existing part of a topic, with name and id. The rest is added to `refused`."""
     found = find_topic(context.services, topic.name, topic.topic_id, by_id=by_id)
     if found is not ErrorCode.UNKNOWN_TOPIC_ID:
         name = topic.name if isinstance(found, ErrorCode) else found.name
@@ -94,7 +94,7 @@ def known_part(
 def in_order(
     asked: list[OffsetCommitRequestTopic], refused: Refused, answer: OffsetCommitResponse
 ) -> Work[OffsetCommitResponse]:
-    """The coordinator's answer and the refusals, in the order of the request."""
+    """The coordinator's results and the refusals, in the order of the request."""
     codes: dict[tuple[str | bytes, int], int] = {}
     for answered in answer.topics:
         for number, each in enumerate(answered.partitions):

@@ -1,6 +1,6 @@
 """OffsetDelete (key 47): removes committed offsets of topics that the group does not consume.
 
-Topics and partitions that do not exist are refused one by one; the rest goes to the group coordinator.
+Unknown topics and partitions are refused separately; the rest is passed to the group coordinator.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDelet
 
 
 def _known(topic: OffsetDeleteRequestTopic, context: Context, unknown: Unknown) -> OffsetDeleteRequestTopic:
-    """The part of a topic that exists and that the caller may read; the rest goes to `unknown`."""
+    """The existing part of a topic, if the caller may read it. The rest is added to `unknown`."""
     if not context.allows(READ, TOPIC, topic.name):
         unknown[topic.name] = topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return OffsetDeleteRequestTopic(name=topic.name, partitions=[])
@@ -56,7 +56,7 @@ def _known(topic: OffsetDeleteRequestTopic, context: Context, unknown: Unknown) 
 
 
 def _with_refusals(answer: OffsetDeleteResponse, unknown: Unknown) -> OffsetDeleteResponse:
-    """An answer that is an error as a whole names no partitions."""
+    """A response with a top-level error lists no partitions."""
     if answer.error_code:
         return answer
     answered = {topic.name: topic for topic in answer.topics}

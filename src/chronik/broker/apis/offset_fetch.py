@@ -1,7 +1,7 @@
 """OffsetFetch (key 9): returns committed offsets of groups. Topic ids (v10) are resolved here.
 
-Versions: v2 null means all topics; v7 require_stable waits for commits under way, and for the metadata to confirm that
-this node is still the coordinator; v8 many groups; v9 members are checked; v10 topics by id.
+Versions: v2 null means all topics; v7 require_stable: refuses offsets that open transactions may change, and requires a
+confirmation that this node is still the coordinator; v8 many groups; v9 members are checked; v10 topics by id.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 VERSION_GROUP_ERROR, VERSION_MANY_GROUPS, VERSION_TOPIC_IDS = 2, 8, 10
-# By group: topics that the coordinator is not asked for, and the error that each gets.
+# By group: topics that are not passed to the coordinator, with their errors.
 Refused = dict[str, list[tuple[OffsetFetchRequestTopics, ErrorCode]]]
 
 
 @api(OffsetFetchRequest, OffsetFetchResponse, needs=(DESCRIBE.on(GROUP), DESCRIBE.on(TOPIC)))
 def offset_fetch(request: OffsetFetchRequest, context: Context) -> Any:
-    """Stable offsets are those after every transaction that has ended. So the answer is that of the coordinator: a node
-    that cannot know whether another one has become it sends the client away."""
+    """Stable offsets must include every ended transaction. So only the current coordinator may return them: a node that
+    cannot exclude that another node has become the coordinator returns NOT_COORDINATOR."""
     return _fetch_confirmed(request, context) if request.require_stable else _fetch(request, context)
 
 
@@ -59,7 +59,7 @@ def _fetch(
 
 
 def _not_coordinator(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
-    error = ErrorCode.NOT_COORDINATOR  # clients ask for the coordinator again
+    error = ErrorCode.NOT_COORDINATOR  # clients look up the coordinator again
     if context.version < VERSION_MANY_GROUPS:
         return OffsetFetchResponse(error_code=error, topics=[])
     groups = [OffsetFetchResponseGroup(group_id=each.group_id, topics=[], error_code=error) for each in request.groups]
@@ -89,7 +89,7 @@ def _answer(fetching: Work[OffsetFetchResponse], context: Context, refused: Refu
 
 
 def _name_topics(request: OffsetFetchRequest, context: Context, refused: Refused) -> None:
-    """Gives every topic its name; takes out those that do not exist."""
+    """Sets every topic's name; removes topics that do not exist."""
     for group in request.groups:
         if group.topics is None:
             continue
@@ -109,7 +109,7 @@ def _give_ids(response: OffsetFetchResponse, context: Context) -> Work[None]:
         named = []
         for topic in group.topics:
             found = context.services.store.image.topic_named(topic.name)
-            if found is not None:  # a topic that is gone has no id to be named by
+            if found is not None:  # a deleted topic has no id
                 topic.topic_id = found.topic_id
                 named.append(topic)
             yield 1
@@ -120,14 +120,14 @@ def _failed(error: ErrorCode, index: int) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(partition_index=index, committed_offset=-1, metadata="", error_code=error)
 
 
-# --- callers who may not see everything
+# --- callers with restricted permissions
 
 
 def _restricted(
     request: OffsetFetchRequest, context: Context, refused: Refused
 ) -> Coroutine[Any, Any, OffsetFetchResponse]:
-    """Asks the coordinator for groups and topics that the caller may see. Offsets of other topics are left out where
-    all are asked for, and are errors where they are named."""
+    """Asks the coordinator for groups and topics that the caller may see. Other topics are omitted if the request is
+    for all topics, and get errors if it names them."""
     if context.version < VERSION_MANY_GROUPS:
         return _restricted_one(request, context)
     denied = context.denied(DESCRIBE, GROUP, [group.group_id for group in request.groups])
@@ -164,7 +164,7 @@ async def _seen(
 
 
 async def _restricted_one(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
-    """Versions that ask for one group. The oldest have no place for an error of the group."""
+    """For versions with one group. The oldest have no error field for the group."""
     asked = request.topics
     if not context.allows(DESCRIBE, GROUP, request.group_id):
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED

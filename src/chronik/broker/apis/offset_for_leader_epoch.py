@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch (key 23): returns where a leader epoch ends in this log, so that a client can find where its
 data diverged.
 
-Answers the largest epoch not above the one asked for, and the offset at which the next began (or the log end).
-Versions: v1 leader_epoch in the answer; v2 current_leader_epoch is checked; v3 replica_id.
+Returns the largest epoch that is not above the requested one, and the start offset of the next one (or the log end).
+Versions: v1 leader_epoch in the response; v2 current_leader_epoch is checked; v3 replica_id.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """RemoveRaftVoter (key 81): removes a voter from the metadata quorum. Its broker keeps running.
 
-Directory ids are not looked at: a node is known by its id.
+Directory ids are ignored: a node is identified by its node id.
 """
 
 from __future__ import annotations

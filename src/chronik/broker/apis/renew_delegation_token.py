@@ -1,6 +1,6 @@
-"""RenewDelegationToken (key 39): makes a delegation token last longer. Its owner and its renewers may do so.
+"""RenewDelegationToken (key 39): extends a delegation token. Allowed for its owner and renewers.
 
-Checks, in Kafka's order: the connection, whether tokens are turned on, the token, its expiry, who asks.
+Checks, in Kafka's order: the connection, whether tokens are enabled, the token, its expiry, the caller.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 async def renew_delegation_token(
     request: RenewDelegationTokenRequest, context: Context
 ) -> RenewDelegationTokenResponse:
-    """No positive period stands for delegation.token.expiry.time.ms, which no period exceeds."""
+    """A period that is not positive means delegation.token.expiry.time.ms, which is also the maximum."""
     period_ms = context.services.settings.delegation_token_expiry_time_ms
     if request.renew_period_ms > 0:
         period_ms = min(period_ms, request.renew_period_ms)

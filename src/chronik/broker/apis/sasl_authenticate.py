@@ -1,7 +1,7 @@
 """SaslAuthenticate (key 36): one message of a login, by the mechanism that SaslHandshake chose.
 
-A login that fails is answered after connection.failed.authentication.delay.ms; then the connection ends.
-Versions: v1 session_lifetime_ms, after which the client must have logged in again; v2 flexible.
+The response to a failed login is sent after connection.failed.authentication.delay.ms; then the connection is closed.
+Versions: v1 session_lifetime_ms, within which the client must log in again; v2 flexible.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """SaslHandshake (key 17): chooses the SASL mechanism of a login.
 
-A mechanism that the listener does not have is answered with those that it has; then the connection ends. On a listener
-without logins, and on a connection whose login does not end, Kafka answers ILLEGAL_SASL_STATE and no mechanisms.
+For an unsupported mechanism, the response lists the supported ones; then the connection is closed. On a listener
+without logins, and on a connection whose login does not expire, the result is ILLEGAL_SASL_STATE without mechanisms, as
+in Kafka.
 Versions: after v0 tokens follow as bare frames, after v1 in SaslAuthenticate.
 """
 
@@ -38,6 +39,6 @@ def sasl_handshake(
 
 
 async def _refused(login: Login) -> SaslHandshakeResponse:
-    """Held back like every failed login, so that guessing takes time."""
+    """Delayed like every failed login, so that guessing takes time."""
     await asyncio.sleep(login.refusal_delay_s)
     return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=list(login.mechanisms))

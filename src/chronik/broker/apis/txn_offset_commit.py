@@ -1,11 +1,11 @@
-"""TxnOffsetCommit (key 28): commits offsets of a group as part of a transaction; they count when it commits.
+"""TxnOffsetCommit (key 28): commits offsets of a group as part of a transaction; they take effect when it commits.
 
-Order of checks: topics and partitions exist, each by itself; group id; leader of the group's partition; producer epoch;
-the transaction's coordinator; whether the request is late (producer_connections.py); then the group coordinator's own.
+Order of checks: existence of each topic and partition; group id; leader of the group's partition; producer epoch; the
+transaction's coordinator; whether the request is late (producer_connections.py); then the group coordinator's checks.
 The transaction's coordinator is asked before the first commit of a transaction, because it must know the partition of
 __consumer_offsets to end the transaction there.
 Versions: v2 COORDINATOR_LOAD_IN_PROGRESS; v3 members and generations; v4 TRANSACTION_ABORTABLE; v5 adds the partition
-of the group to the transaction, which older clients do by AddOffsetsToTxn.
+of the group to the transaction; older clients send AddOffsetsToTxn.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ LOADING_SINCE: Final = 2
 def txn_offset_commit(
     request: TxnOffsetCommitRequest, context: Context
 ) -> Coroutine[Any, Any, TxnOffsetCommitResponse]:
-    """Later requests of this connection wait until the commit is in the log: of two commits the later one counts."""
+    """Later requests of this connection wait until the commit is in the log, because the later of two commits must
+    win."""
     context.connection.hold_back()  # now, not when the coroutine starts
     return _commit(request, context)
 
@@ -98,7 +99,7 @@ async def _write(
 
 
 async def _admitted(request: TxnOffsetCommitRequest, context: Context) -> Transaction | ErrorCode:
-    """The transaction, if the group's partition is part of it; otherwise what the client is told."""
+    """The transaction, if it includes the group's partition; otherwise the error for the client."""
     services, adds = context.services, context.version >= OFFSETS_ADDS_SINCE
     index = services.groups.partition_for(request.group_id)
     topic = find_topic(services, OFFSETS_TOPIC, ZERO_UUID)
@@ -126,9 +127,9 @@ async def _admitted(request: TxnOffsetCommitRequest, context: Context) -> Transa
 def _as_commit(
     request: TxnOffsetCommitRequest, context: Context, refused: Refused
 ) -> Work[tuple[list[OffsetCommitRequestTopic], OffsetCommitRequest]]:
-    """The request as OffsetCommit has it: all of its topics, and a commit of those that exist.
+    """The request in the form of OffsetCommit: all of its topics, and a commit of the existing ones.
 
-    Topic ids are left out, as by Kafka: the offset is of whatever has the topic's name when it is read.
+    As in Kafka, topic ids are not stored: the offset applies to the topic that has this name when it is read.
     """
     asked, known = [], []
     for topic in request.topics:
@@ -162,7 +163,7 @@ def _in_old_shape(
     def partition(result: OffsetCommitResponsePartition) -> TxnOffsetCommitResponsePartition:
         error = result.error_code
         if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
-            error = ErrorCode.COORDINATOR_NOT_AVAILABLE  # clients of then do not expect the other
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE  # clients of these versions do not expect the other error
         return TxnOffsetCommitResponsePartition(partition_index=result.partition_index, error_code=error)
 
     topics = []

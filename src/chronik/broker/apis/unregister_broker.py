@@ -1,6 +1,6 @@
 """UnregisterBroker (key 64): removes the registration of a broker.
 
-One that only listens to the metadata quorum leaves that too; one that votes goes on voting until it is removed there.
+An observer also leaves the metadata quorum; a voter keeps its vote until it is removed from the quorum.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ A coordinator sends it when a transaction commits or aborts. An operator sends i
 response is sent when the markers are committed: durable on every in-sync replica. Markers for __consumer_offsets go
 through the group coordinator, which then applies or discards the offsets of the transaction.
 
-A request of a node that was held up on a connection that the node has given up closes that connection
-(`marker_connections.py`).
+A delayed request on a connection that the sending node has given up closes that connection (see
+`marker_connections.py`).
 
 Order of checks, per partition: replica on this node, leader, in-sync replicas, producer epoch, coordinator epoch.
-Versions: v2 tells the transaction's version, by which the log decides how strictly it compares epochs.
+Versions: v2 transaction version, which determines how strictly the log compares epochs.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from chronik.coordinator.transactions.transaction import TopicPartition
     from chronik.replication.replica import Replica
 
-    # A partition's error, or the future that tells it: of a group coordinator as its result, of a log by raising.
+    # A partition's error, or a future: a group coordinator's has the error as its result, a log's raises it.
     Written = ErrorCode | asyncio.Future[ErrorCode] | asyncio.Future[None]
 
-Results = dict[int, dict[tuple[str, int], ErrorCode]]  # by producer id: its markers share one result
+Results = dict[int, dict[tuple[str, int], ErrorCode]]  # by producer id: the markers of a producer share one result
 
 PIECES_PER_MARKER: Final = 3
-TIMEOUT_MS: Final = 30_000  # then the coordinator is told, and sends the marker again
+TIMEOUT_MS: Final = 30_000  # after this time, the coordinator gets an error and sends the marker again
 # After these errors a transaction coordinator sends the marker again, to the partition's current leader.
 _NOT_READY: Final = frozenset(
     {
@@ -120,7 +120,7 @@ def _response(errors: Results) -> Work[WriteTxnMarkersResponse]:
 
 def _order(marker: WritableTxnMarker) -> MarkerOrder:
     return MarkerOrder(
-        "",  # a request does not tell the transactional id
+        "",  # the request does not contain the transactional id
         marker.producer_id,
         marker.producer_epoch,
         marker.transaction_result,
@@ -130,7 +130,8 @@ def _order(marker: WritableTxnMarker) -> MarkerOrder:
 
 
 def write_marker(order: MarkerOrder, partition: TopicPartition, services: Services) -> Written:
-    """Appends one marker to a partition of this node. It neither waits nor raises what `outcome_of` can tell."""
+    """Appends one marker to a partition of this node. Does not wait, and does not raise errors that `outcome_of` can
+    return."""
     topic_name, index = partition
     topic = services.store.image.topic_named(topic_name)
     replica = None if topic is None else services.replicas.get(topic, index)
@@ -163,7 +164,7 @@ def _append(replica: Replica, batch: bytes, transaction_version: int, now_ms: in
 
 
 async def _settled(written: Written) -> ErrorCode:
-    """What a coordinator is told of a marker, once that is known."""
+    """The result of a marker, when it is known."""
     try:
         error = written if isinstance(written, ErrorCode) else await written or ErrorCode.NONE
     except REFUSALS as fault:
@@ -172,7 +173,7 @@ async def _settled(written: Written) -> ErrorCode:
 
 
 def outcome_of(written: asyncio.Future[ErrorCode] | asyncio.Future[None]) -> ErrorCode:
-    """The same, of a future that is done."""
+    """The result of a future that is done."""
     try:
         error = written.result() or ErrorCode.NONE
     except REFUSALS as fault:

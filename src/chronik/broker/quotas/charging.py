@@ -1,4 +1,5 @@
-"""Charges a request to its caller's quotas, tells the caller how long to wait, and does not read from it that long.
+"""Charges a request to its caller's quotas, returns the throttle time, and does not read from the connection for that
+time.
 
 The response leaves at once, with `throttle_time_ms`; then the connection is muted. A client that fetches more than its
 quota allows gets a response without records instead, which does not count, and fetches the same again. Requests that
@@ -26,12 +27,12 @@ from chronik.wire.notation import Struct
 if TYPE_CHECKING:
     from chronik.broker.context import Context
 
-WAIT_MS_MAX = 2**31 - 1  # what throttle_time_ms can say; a tiny quota and a large request come to more
+WAIT_MS_MAX = 2**31 - 1  # the maximum of throttle_time_ms; a tiny quota and a large request can exceed it
 FREE = frozenset({SaslHandshakeRequest, SaslAuthenticateRequest, WriteTxnMarkersRequest})
 
 
 class Charge:
-    """One request. Call it with what the handler returned; `time_ns` is what the handler has taken until then."""
+    """One request. Call it with the handler's result; `time_ns` is the time that the handler took."""
 
     __slots__ = ("_api", "_context", "_quotas", "_request", "_request_bytes", "_time_ns")
 
@@ -42,7 +43,7 @@ class Charge:
         self._request_bytes, self._context, self._time_ns = request_bytes, context, time_ns
 
     def __call__(self, returned: Any) -> Any:
-        """What the handler returned, so that its response is charged when it is there."""
+        """Returns the handler's result, wrapped so that its response is charged when it is ready."""
         if type(returned) is Later:
             return Later(returned.future, lambda _: self._respond(returned.response()))
         if isinstance(returned, asyncio.Future):
@@ -64,7 +65,7 @@ class Charge:
         context, request = self._context, self._request
         session, client_id = context.session, context.client_id
         wait_ms = context.throttle_ms
-        if not (isinstance(request, ProduceRequest) and response is None):  # acks=0 pays for its bytes alone
+        if not (isinstance(request, ProduceRequest) and response is None):  # acks=0 is charged for its bytes only
             wait_ms = max(wait_ms, self._quotas.took(session, client_id, self._time_ns))
         if isinstance(request, ProduceRequest):
             wait_ms = max(wait_ms, self._quotas.produced(session, client_id, self._request_bytes))
@@ -76,7 +77,7 @@ class Charge:
         wait_ms = min(wait_ms, WAIT_MS_MAX)
         context.connection.mute(wait_ms)
         if isinstance(response, FetchResponse):
-            # The session that a full fetch would have begun is not told: the client sends a full fetch again.
+            # Omit the session that a full fetch would start: the client repeats the full fetch.
             session_id = request.session_id if request.session_epoch > 0 else 0
             return FetchResponse(throttle_time_ms=wait_ms, session_id=session_id, responses=[])
         if type(response) is bytes:
@@ -87,7 +88,7 @@ class Charge:
 
 
 def is_charged(request: Any) -> bool:
-    """A node's own requests are not: a quota must not hold up replication."""
+    """Requests of nodes are not charged, because a quota must not delay replication."""
     if isinstance(request, FetchRequest):
         return max(request.replica_id, request.replica_state.replica_id) < 0
     return type(request) not in FREE

@@ -1,9 +1,9 @@
-"""What the clients of this node use, measured against their quotas. Each node counts for itself, as in Kafka.
+"""Measures what the clients of this node use against their quotas. Each node counts separately, as in Kafka.
 
-A client whose rate is above its quota waits until the rate is back at the quota, if it uses nothing meanwhile. Changes
-of topics take tokens from a bucket instead: while the bucket is overdrawn, the client's changes are refused.
+A client whose rate exceeds its quota waits until the rate is down to the quota, if it uses nothing meanwhile. Changes
+to topics take tokens from a bucket: while the bucket is overdrawn, the client's changes are refused.
 
-`restricts` is False while the cluster has no quotas; then nothing else here need be asked.
+`restricts` is False while the cluster has no quotas; then nothing else here need be called.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from chronik.broker.settings import Settings
     from chronik.runtime.interfaces import Clock
 
-UNUSED_MS_MAX = 3_600_000  # after an hour a client's rate is forgotten
-RATES_MAX = 100_000  # clients choose their ids; past this, those not used within the span of a rate are forgotten
+UNUSED_MS_MAX = 3_600_000  # a client's rate is forgotten after an hour
+RATES_MAX = 100_000  # clients choose their ids; above this, rates that were not used within their span are forgotten
 
 
 class _Shared(NamedTuple):
-    """A rate, by what share it."""
+    """A rate, by the entities that share it."""
 
     key: str
     user: str
@@ -49,11 +49,11 @@ class ClientQuotas:
         self._image = EMPTY
         self._rates: dict[_Shared, Rate] = {}
         self._buckets: dict[_Shared, TokenBucket] = {}
-        self._limits: dict[_Shared, Limit | None] = {}  # as looked up since the quotas last changed
+        self._limits: dict[_Shared, Limit | None] = {}  # cached since the quotas last changed
         self._connections: dict[str, Rate] = {}  # by address
 
     def follow(self, image: Image) -> None:
-        """The quotas have changed. What was used before still counts."""
+        """The quotas have changed. Earlier use still counts."""
         self._image = image
         self.restricts = bool(image.quotas)
         self._limits.clear()
@@ -61,13 +61,13 @@ class ClientQuotas:
     # --- bandwidth and time
 
     def produced(self, session: Session, client_id: str | None, size_bytes: int) -> int:
-        """How long the client has to wait after a produce request of this size, in ms."""
+        """The throttle time after a produce request of this size, in ms."""
         return self._record(PRODUCER_BYTE_RATE, session, client_id, size_bytes)
 
     def fetched(self, session: Session, client_id: str | None, size_bytes: int) -> int:
-        """How long the client has to wait before it gets a response of this size, in ms.
+        """The throttle time before a response of this size, in ms.
 
-        If it has to wait it does not get it, and nothing counts.
+        If it is positive, the client does not get the response, and nothing is charged.
         """
         wait_ms = self._record(CONSUMER_BYTE_RATE, session, client_id, size_bytes)
         if wait_ms:
@@ -75,12 +75,12 @@ class ClientQuotas:
         return wait_ms
 
     def fetch_bytes_max(self, session: Session, client_id: str | None) -> int | None:
-        """The largest response that does not make a client wait that has fetched nothing; None: any."""
+        """The largest response for which a client that has fetched nothing need not wait; None: unlimited."""
         limit = self._limit(CONSUMER_BYTE_RATE, session, client_id)
         return None if limit is None else int(limit.bound * (self._samples - 1) * self._window_ms / 1000)
 
     def took(self, session: Session, client_id: str | None, time_ns: int) -> int:
-        """How long the client has to wait after a request that kept the node busy for this long, in ms."""
+        """The throttle time after a request that kept the node busy for this long, in ms."""
         wait_ms = self._record(REQUEST_PERCENTAGE, session, client_id, time_ns * 100 / NS_PER_S)
         return min(wait_ms, self._window_ms)
 
@@ -97,10 +97,11 @@ class ClientQuotas:
         rate.record(value, now_ms)
         return rate.over_ms(limit.bound, now_ms)
 
-    # --- changes of topics
+    # --- changes to topics
 
     def changes(self, session: Session, client_id: str | None, count: int) -> int:
-        """Counts changes of partitions. How long the client has to wait before it may make them, in ms; 0: they count.
+        """Charges changes of partitions. Returns how long the client must wait before it may make them, in ms; 0: they
+        are charged.
 
         A client may overdraw its bucket once.
         """
@@ -115,7 +116,7 @@ class ClientQuotas:
         return over_ms
 
     def changed_anyway(self, session: Session, client_id: str | None, count: int) -> int:
-        """The same for older clients, whose changes are made and who wait afterwards."""
+        """The same for older clients, whose changes are made and which wait afterwards."""
         limit = self._limit(CONTROLLER_MUTATION_RATE, session, client_id)
         if limit is None:
             return 0
@@ -133,7 +134,7 @@ class ClientQuotas:
     # --- connections
 
     def connected(self, host: str) -> int:
-        """How long an address has to wait before its new connection is served, in ms."""
+        """How long an address must wait until its new connection is served, in ms."""
         bound = connection_rate(self._image.quotas, host)
         if bound is None:
             return 0
@@ -145,10 +146,10 @@ class ClientQuotas:
         rate.record(1, now_ms)
         wait_ms = rate.over_ms(bound, now_ms)
         if wait_ms:
-            rate.record(-1, now_ms)  # a connection that is refused does not count
+            rate.record(-1, now_ms)  # a refused connection does not count
         return min(wait_ms, self._window_ms)
 
-    # --- who is limited
+    # --- limits
 
     def _limit(self, key: str, session: Session, client_id: str | None) -> Limit | None:
         asked = _Shared(key, session.principal.name, client_id or "")
@@ -162,7 +163,7 @@ class ClientQuotas:
         return self._clock.monotonic_ns() // NS_PER_MS
 
     def _forget_unused(self, now_ms: int) -> None:
-        """Before something new is remembered: nothing may grow with the number of clients that were ever here."""
+        """Called before an entry is added: memory must not grow with the number of clients that ever connected."""
         count = len(self._rates) + len(self._buckets) + len(self._connections)
         if count < RATES_MAX and count % 1_000:
             return

@@ -1,7 +1,7 @@
-"""Which quota holds for a caller: the first of eight entities that has one, by Kafka's order. Pure.
+"""Finds the quota of a caller: that of the first of eight entities that has one, in Kafka's order. Pure.
 
-A quota of a user is shared by all client ids of that user, one of a client id by all its users. A default gives each
-user, or each client id, a share of its own.
+A quota of a user is shared by all client ids of that user, and a quota of a client id by all its users. A default
+applies to each user, or each client id, separately.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Quotas = Mapping[QuotaEntity, Mapping[str, float]]
 
 class Limit(NamedTuple):
     bound: float
-    sharers: tuple[str, str]  # who share it: user and client id; "" where it does not matter
+    sharers: tuple[str, str]  # the entities that share it: user and client id; "" means any
 
 
 def client_limit(quotas: Quotas, key: str, user: str, client_id: str) -> Limit | None:
@@ -39,7 +39,7 @@ def client_limit(quotas: Quotas, key: str, user: str, client_id: str) -> Limit |
 
 
 def connection_rate(quotas: Quotas, host: str) -> float | None:
-    """New connections per second from an address; None if they are not limited."""
+    """The maximum rate of new connections from an address, per second; None: unlimited."""
     for entity in ((IP, host),), ((IP, None),):
         values = quotas.get(entity)
         if values is not None and CONNECTION_CREATION_RATE in values:

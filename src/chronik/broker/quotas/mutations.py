@@ -1,7 +1,7 @@
 """Changes of topics and partitions, charged to the caller's `controller_mutation_rate`.
 
-From the version on that knows THROTTLING_QUOTA_EXCEEDED, what exceeds the quota is refused with it. Older clients get
-what they ask for and wait afterwards. A request that only validates is free.
+In versions with THROTTLING_QUOTA_EXCEEDED, changes above the quota are refused with that error. For older clients,
+changes are made and the client waits afterwards. A request that only validates is not charged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MESSAGE = "The throttling quota has been exceeded."
 def within_quota(
     context: Context, items: Sequence[T], partitions_of: Callable[[T], int], *, refuses_since: int
 ) -> tuple[list[T], list[T]]:
-    """The items that are within the caller's quota, and those that are refused. `partitions_of` says what one costs."""
+    """The items within the caller's quota, and the refused ones. `partitions_of` returns the cost of an item."""
     quotas = context.services.quotas
     permitted: list[T] = []
     refused: list[T] = []

@@ -1,7 +1,7 @@
-"""How fast something is used: a rate over samples of a second, and a bucket of tokens. Pure; the time is told.
+"""Measures use: a rate over windows of a second, and a token bucket. Pure; callers pass the time.
 
-Both compute what Kafka's `Rate` and `TokenBucket` compute, so that a client is asked to wait as long as Kafka would ask
-it to. Times are milliseconds of any clock that never goes back.
+Both compute the same values as Kafka's `Rate` and `TokenBucket`, so that throttle times are the same as Kafka's. Times
+are in milliseconds of any clock that never goes back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Sample:
 
 
 class Rate:
-    """Units per second over the last `samples` windows of `window_ms`, however long ago the first one was recorded."""
+    """Units per second over the last `samples` windows of `window_ms`, even if the first one was recorded later."""
 
     __slots__ = ("_current", "_samples", "_samples_max", "last_ms", "window_ms")
 
@@ -30,13 +30,13 @@ class Rate:
         self._samples_max = samples
         self._current = 0
         self.window_ms = window_ms
-        self.last_ms = 0  # when something was last recorded
+        self.last_ms = 0  # time of the last record
 
     def record(self, value: float, now_ms: int) -> None:
         self.last_ms = now_ms
         sample = self._sample(now_ms)
         if now_ms - sample.start_ms >= self.window_ms:
-            # One more sample than windows: the oldest may overlap the beginning of the span.
+            # One more sample than windows, because the oldest one may overlap the beginning of the span.
             self._current = (self._current + 1) % (self._samples_max + 1)
             if self._current >= len(self._samples):
                 self._samples.append(_Sample(now_ms, now_ms))
@@ -51,7 +51,7 @@ class Rate:
         return sum(sample.value for sample in self._samples) / (span_ms / 1000)
 
     def span_ms(self, now_ms: int) -> int:
-        """The time that the rate is taken over."""
+        """The time over which the rate is computed."""
         self._sample(now_ms)
         for sample in self._samples:
             if now_ms - sample.last_ms >= self._samples_max * self.window_ms:
@@ -61,7 +61,7 @@ class Rate:
         return max(elapsed_ms + max(missing, 0) * self.window_ms, 1)
 
     def over_ms(self, bound: float, now_ms: int) -> int:
-        """How long nothing may be used until the rate is down to `bound`; 0 if it is not above it."""
+        """The time without use until the rate is down to `bound`; 0 if it is not above it."""
         rate = self.per_second(now_ms)
         if rate <= bound:
             return 0
@@ -74,7 +74,7 @@ class Rate:
 
 
 class TokenBucket:
-    """`per_second` tokens come in every second, at most as many as fit; it may be overdrawn once, and is then empty."""
+    """Gets `per_second` tokens every second, up to its capacity. It may be overdrawn once, and is then empty."""
 
     __slots__ = ("_tokens", "last_ms")
 
@@ -87,7 +87,7 @@ class TokenBucket:
         self._tokens = min(per_second * seconds_max, self._tokens - tokens)
 
     def over_ms(self, now_ms: int, *, per_second: float, seconds_max: float) -> int:
-        """How long nothing may be taken; 0 if the bucket is not overdrawn."""
+        """The time until the bucket is no longer overdrawn; 0 if it is not."""
         self._refill(now_ms, per_second, seconds_max)
         return rounded(-self._tokens / per_second * 1000) if self._tokens < 0 else 0
 
@@ -97,5 +97,5 @@ class TokenBucket:
 
 
 def rounded(value: float) -> int:
-    """Half up, as Java rounds."""
+    """Rounds half up, as in Java."""
     return int(value + 0.5) if value < 2**62 else 2**62

@@ -1,9 +1,8 @@
-"""What a connection may send before its login is complete, besides requests that have handlers: bare tokens, and
-requests that come out of turn.
+"""Handles frames before a login is complete that are not regular requests: bare tokens, and requests out of turn.
 
-Bare tokens follow SaslHandshake v0: a frame is a message of the mechanism, without a header, and so is its answer. A
-login that fails is told by the end of the connection. A request out of turn gets Kafka's error where its response has
-one for the whole; then the connection ends.
+Bare tokens follow SaslHandshake v0: a frame is a message of the mechanism without a header, and so is the response. A
+failed login closes the connection. A request out of turn gets Kafka's error if its response has a top-level error code;
+then the connection is closed.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ if TYPE_CHECKING:
     from chronik.broker.connection import ServerConnection
 
 
-# Fields of Kafka's error responses that are neither zero nor what the schema has for a default.
+# Fields of Kafka's error responses with values other than zero and the schema's default.
 _NOT_ZERO: Mapping[type[Response], Mapping[str, int]] = {InitProducerIdResponse: {"producer_epoch": -1}}
 
 
 def answer_token(frame: memoryview, connection: ServerConnection, now_ns: int) -> bytes | Awaitable[None]:
-    """The bare token that answers this one, or a wait without an answer before the connection ends."""
+    """The bare token to send, or a wait without a response before the connection is closed."""
     login = connection.session.login
     if login is None:
         raise Unanswerable("a token on a listener without logins")
@@ -44,7 +43,7 @@ async def _nothing_after(delay_s: float) -> None:
 
 
 def out_of_turn(response: type[Response], version: int, fault: OutOfTurn, connection: ServerConnection) -> Response:
-    """The answer to a request in the midst of a login. Raises the fault if its API has none for the whole request."""
+    """The response to a request during a login. Raises the fault if its API has no top-level error code."""
     if not any(field.name == "error_code" and version in field.versions for field in response.fields):
         raise fault
     made: Response = zero_struct(response)

@@ -1,7 +1,7 @@
-"""The login of one connection: which mechanism is under way, and what its outcome means for the session.
+"""The login of one connection: the current mechanism, and the effect of its result on the session.
 
-A login may be renewed on the same connection (KIP-368) where logins end: by the same mechanism and for the same
-principal, at most once a second. Pure but for what the listener's `logins` counts and logs.
+If logins expire, a login may be renewed on the same connection (KIP-368): with the same mechanism and the same
+principal, at most once a second. Pure, except that the listener's `logins` counts and logs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from chronik.wire.error_codes import ErrorCode
 if TYPE_CHECKING:
     from chronik.broker.sasl.logins import ListenerLogins
 
-RENEWAL_PAUSE_NS: Final = NS_PER_S  # Kafka's: renewing more often only costs
+RENEWAL_PAUSE_NS: Final = NS_PER_S  # Kafka's minimum between two renewals
 
 
 class Step(NamedTuple):
@@ -31,9 +31,9 @@ class Login:
     def __init__(self, logins: ListenerLogins, session: Session) -> None:
         self._logins, self._session = logins, session
         self._mechanism: ServerMechanism | None = None  # from a handshake to the end of its login
-        self._name = ""  # of the mechanism that was chosen last
+        self._name = ""  # name of the last chosen mechanism
         self._is_renewal = False
-        self._renewed_ns: int | None = None  # when the last renewal began
+        self._renewed_ns: int | None = None  # start of the last renewal
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -41,11 +41,12 @@ class Login:
 
     @property
     def judged_by_metadata(self) -> Principal | None:
-        """Who logs in, if the next message completes a login that the metadata decides."""
+        """The principal, if the next message completes a login that depends on the metadata."""
         return None if self._mechanism is None else self._mechanism.judged_by_metadata
 
     def look_again(self) -> bool:
-        """The metadata was confirmed and may have changed since the login began. False: the client must begin again."""
+        """The metadata was confirmed, and may have changed since the login began. False: the client must begin
+        again."""
         return self._mechanism is None or self._mechanism.look_again()
 
     @property
@@ -53,7 +54,8 @@ class Login:
         return self._logins.refusal_delay_ms / 1000
 
     def begin(self, name: str, now_ns: int, *, is_bare: bool) -> ErrorCode:
-        """A handshake: NONE, or why this mechanism cannot begin now. `is_bare`: tokens follow without headers."""
+        """A handshake: NONE, or the error if this mechanism cannot begin now. `is_bare`: tokens follow without
+        headers."""
         session = self._session
         self._is_renewal = session.stage in (Stage.AUTHENTICATED, Stage.EXPIRED)
         if self._is_renewal and not self._may_renew(now_ns):
@@ -75,7 +77,7 @@ class Login:
         return ErrorCode.NONE
 
     def step(self, message: bytes, now_ns: int) -> Step:
-        """One message of the client. Raises LoginRefused; then the connection must end."""
+        """Processes one message of the client. Raises LoginRefused; then the connection must be closed."""
         session, mechanism = self._session, self._mechanism
         if mechanism is None:
             raise Unanswerable(f"a login on {session.listener} is renewed by its own mechanism, {self._name}")
@@ -103,8 +105,8 @@ class Login:
         return Step(outcome.token, lifetime_ms or 0)
 
     def _lifetime_ms(self, mechanism: str, expires_ms: int | None) -> int | None:
-        """How long a login holds that is complete now: until its credential expires, and no longer than is set for
-        the mechanism. None: as long as the connection."""
+        """The lifetime of a login that completes now: until its credential expires, and at most as configured for the
+        mechanism. None: as long as the connection."""
         set_ms = self._logins.settings.reauth_ms.get(mechanism, 0) or None
         left_ms = None if expires_ms is None else self._logins.left_ms(expires_ms)
         return min((each for each in (set_ms, left_ms) if each is not None), default=None)

@@ -1,7 +1,7 @@
-"""The logins of one listener: makes the mechanism of each login, and counts and logs how logins end.
+"""The logins of one listener: creates the mechanism of each login, and counts and logs the results.
 
-What the operator changes at run time, settings and SCRAM credentials, holds for the next login. Log lines name user
-and mechanism and never a secret; for each peer and cause the first, the 10th, the 100th are logged and so on.
+Settings and SCRAM credentials that an operator changes at run time apply to the next login. Log lines contain user and
+mechanism and never a secret; for each peer and cause, the first, 10th, 100th failure and so on are logged.
 """
 
 from __future__ import annotations
@@ -31,26 +31,27 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("chronik.broker.sasl")
 
-NAME_CHARS_SHOWN: Final = 100  # of a user's name in a log line: the stranger chooses it
+NAME_CHARS_SHOWN: Final = 100  # of a user's name in a log line, because unauthenticated clients choose it
 
 
 class ScramUsers:
-    """What the metadata says of users, for all listeners of a node."""
+    """The metadata's information about users, for all listeners of a node."""
 
     def __init__(self, image: Callable[[], Image]) -> None:
         self._image = image
-        self._seen: object = None  # the credentials that were looked at last
+        self._seen: object = None  # the credentials of the last lookup
         self._looks: dict[int, list[ScramCredential]] = {}  # of `_seen`, by mechanism
 
     def known(self, kind: ScramKind, user: str) -> Known:
         image = self._image()
         looks = self._looks_of(image).get(kind.number, [])
-        drawn = hmac.digest(image.scram_secret, user.encode(), "sha256")  # whose style a made-up credential has
+        # Selects the user whose style a made-up credential imitates.
+        drawn = hmac.digest(image.scram_secret, user.encode(), "sha256")
         look = looks[int.from_bytes(drawn[:8]) % len(looks)] if looks else None
         return Known(image.scram.get(ScramKey(user, kind.number)), look, image.scram_secret)
 
     def _looks_of(self, image: Image) -> dict[int, list[ScramCredential]]:
-        """Once for each change of credentials: there are many logins and few changes."""
+        """Cached until credentials change, because logins are more frequent than changes."""
         if image.scram is not self._seen:
             self._looks = {}
             for key, credential in sorted(image.scram.items()):
@@ -71,7 +72,7 @@ class ListenerLogins:
         tokens: DelegationTokens,
         signing_keys: SigningKeys | None = None,
     ) -> None:
-        """`signing_keys` is for OAUTHBEARER. A listener that had none at the start does not serve it."""
+        """`signing_keys` is for OAUTHBEARER. A listener without keys at the start does not support it."""
         self._listener, self._live_settings = listener, live_settings
         self._users, self._randomness, self._clock, self._metrics = users, randomness, clock, metrics
         self._tokens = tokens
@@ -88,7 +89,7 @@ class ListenerLogins:
         return tuple(each for each in named if each != OAUTHBEARER or self._signing_keys is not None)
 
     def left_ms(self, expires_ms: int) -> int:
-        """Until this wall time; 0 if it is past."""
+        """Time left until this wall time; 0 if it is past."""
         return max(0, expires_ms - self._clock.wall_ms())
 
     @property
@@ -96,7 +97,7 @@ class ListenerLogins:
         return self._live_settings.now.connection_failed_authentication_delay_ms
 
     def start(self, name: str) -> ServerMechanism:
-        """For one login by one of the listener's mechanisms."""
+        """Creates the mechanism for one login on this listener."""
         if name == PLAIN:
             return PlainServer(self.settings.passwords)
         if name == OAUTHBEARER and self._signing_keys is not None:

@@ -1,8 +1,8 @@
-"""What a SASL mechanism is on the side of a broker: a state machine for one login.
+"""The broker's side of a SASL mechanism: a state machine for one login.
 
-`step` takes a message of the client and returns what comes of it: a challenge, after which another message is due, or
-an accepted user. It raises LoginRefused otherwise; then the login is over. Mechanisms do no I/O, wait for nothing and
-never put a secret into an error, a log line or a repr.
+`step` takes a message of the client and returns a challenge, after which another message must follow, or an accepted
+user. Otherwise it raises LoginRefused, and the login is over. Mechanisms do no I/O, do not wait, and never put a secret
+into an error, a log line or a repr.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ INVALID_CREDENTIALS = (
 
 
 class LoginRefused(BrokerError):
-    """`message` is what the client is told, in Kafka's words; `user` is who it said it was, "" if it did not.
+    """`message` is sent to the client, in Kafka's wording; `user` is the claimed user, "" if unknown.
 
-    `reason` is for the log, where it says more than the client may know.
+    `reason` is for the log, and may contain more than the client may know.
     """
 
     def __init__(self, message: str, user: str = "", reason: str = "") -> None:
@@ -35,7 +35,7 @@ class Challenge(NamedTuple):
 class Accepted(NamedTuple):
     token: bytes  # the broker's last message
     user: str
-    expires_ms: int | None = None  # wall time at which the credential expires; None: it does not
+    expires_ms: int | None = None  # wall time at which the credential expires; None: never
     has_token: bool = False  # the credential is a delegation token; `user` is its owner
 
 
@@ -44,10 +44,10 @@ class ServerMechanism(Protocol):
 
     @property
     def judged_by_metadata(self) -> Principal | None:
-        """Who logs in, if the next message is judged by what the metadata says about this user or token."""
+        """The principal, if the next message is judged by the metadata about this user or token."""
 
     def look_again(self) -> bool:
-        """The metadata is newer than it was at the last step. False: the client's next message answers a challenge that
-        is out of date, so nothing can be said about it."""
+        """The metadata is newer than at the last step. False: the client's next message answers an outdated challenge,
+        so it cannot be judged."""
 
     def step(self, message: bytes) -> Challenge | Accepted: ...

@@ -1,8 +1,8 @@
 """SASL OAUTHBEARER (RFC 7628) for a broker: one message with a token, which the listener's keys verify.
 
-The answers are Kafka's. A token that is not accepted is answered with {"status":"invalid_token"} and no reason, which
-only the log tells; the client acknowledges that, and then the login fails with the same words. The login ends when the
-token expires. Extensions are read and have no meaning here.
+The responses are Kafka's. A refused token gets {"status":"invalid_token"} without the reason, which is only logged. The
+client acknowledges this, and then the login fails with the same message. The login ends when the token expires.
+Extensions are parsed and ignored.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ INVALID_TOKEN: Final = refusal("invalid_token")
 
 class OAuthBearerServer:
     name = OAUTHBEARER
-    judged_by_metadata = None  # keys of the identity provider decide
+    judged_by_metadata = None  # the identity provider's keys decide
 
     def __init__(self, verify: Callable[[str], BearerToken]) -> None:
-        """`verify` raises a SecurityError for a token that is not accepted."""
+        """`verify` raises a SecurityError for a refused token."""
         self._verify = verify
-        self._refused = ""  # why the token was not accepted, once that is told
+        self._refused = ""  # why the token was refused, once the client was told
 
     def look_again(self) -> bool:
-        """Nothing was looked up in the metadata."""
+        """The metadata is not used."""
         return True
 
     def step(self, message: bytes) -> Challenge | Accepted:

@@ -1,6 +1,6 @@
 """SASL PLAIN (RFC 4616) for a broker: one message with authorization id, user and password, checked against a table.
 
-A user that does not exist costs as much as one whose password is wrong, and gets the same answer.
+An unknown user takes as much time as a wrong password, and gets the same response.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from chronik.broker.sasl.mechanism import Accepted, LoginRefused
 
 TOKENS: Final = 3
-TOKENS_COUNTED: Final = 4  # Kafka counts no further
+TOKENS_COUNTED: Final = 4  # as in Kafka
 UNKNOWN_USER: Final = "Authentication failed: Invalid username or password"
 
 
@@ -24,7 +24,7 @@ class PlainServer:
         self._passwords = passwords
 
     def look_again(self) -> bool:
-        """Nothing depends on the metadata."""
+        """The metadata is not used."""
         return True
 
     def step(self, message: bytes) -> Accepted:
@@ -49,7 +49,7 @@ class PlainServer:
         return Accepted(b"", user)
 
     def _is_password(self, user: str, password: str) -> bool:
-        """Compares for unknown users too: the time depends on what the client sent, not on whether the user exists."""
+        """Compares passwords for unknown users too, so that the time depends only on the client's message."""
         expected = self._passwords.get(user)
         is_equal = hmac.compare_digest(password.encode(), (expected or password + ".").encode())
         return expected is not None and is_equal

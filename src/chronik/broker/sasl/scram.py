@@ -1,10 +1,10 @@
-"""SASL SCRAM (RFC 5802) for a broker: it checks a proof against the keys that the metadata holds for the user, or
-against those of a delegation token, if the client says tokenauth=true. Then the user is the id of the token, and its
-owner is who has logged in.
+"""SASL SCRAM (RFC 5802) for a broker: it checks a proof against the user's keys in the metadata or, with
+tokenauth=true, against those of a delegation token. In that case the user is the id of the token, and the login is that
+of its owner.
 
-A user that does not exist is challenged like any other, with a salt and iterations that look like those of the others
-and are always the same for this name, and fails where a wrong password fails. Kafka tells who exists: there an unknown
-user fails one message earlier.
+An unknown user gets a challenge like any other, with a plausible salt and iteration count that are always the same for
+this name, and fails where a wrong password fails. Kafka reveals which users exist: there, an unknown user fails one
+message earlier.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ from chronik.wire.scram import (
 )
 
 SALT_BYTES: Final = 24
-_LETTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"  # what Kafka's own tools draw salts from
+_LETTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"  # Kafka's tools draw salts from these
 
 
 class Known(NamedTuple):
-    """What the metadata says about a user. Made-up credentials for unknown users imitate `look`, some user's own."""
+    """The metadata about a user. Made-up credentials for unknown users imitate `look`, the credential of an existing
+    user."""
 
     credential: ScramCredential | None
     look: ScramCredential | None
@@ -62,22 +63,23 @@ class _Asked(NamedTuple):
 
 class ScramServer:
     def __init__(self, kind: ScramKind, lookup: Lookup, nonce: str, token_lookup: TokenLookup | None = None) -> None:
-        """`nonce` is fresh for each login. No `token_lookup`: there are no delegation tokens."""
+        """`nonce` is new for each login. Without `token_lookup` there are no delegation tokens."""
         self.name = kind.name
         self._kind, self._lookup, self._nonce, self._token_lookup = kind, lookup, nonce, token_lookup
-        self._asked: _Asked | None = None  # from the first message on
+        self._asked: _Asked | None = None  # set by the first message
 
     @property
     def judged_by_metadata(self) -> Principal | None:
-        """A token is judged by current metadata even if its owner is a super user: it is made to be revoked."""
+        """A token needs current metadata even if its owner is a super user, because tokens are made to be revoked."""
         if self._asked is None:
             return None
         return Principal("Token" if self._asked.is_token else "User", self._asked.first.user)
 
     def look_again(self) -> bool:
-        """A user that is gone fails where a wrong password fails. One with a new credential has to begin again: the
-        client was told the salt of the old one, so even the right password has the wrong proof. A token is looked up
-        again in any case: its challenge is the same whether it exists or not, so one that is new here is accepted."""
+        """Looks up the credential again. A user that was removed fails where a wrong password fails. A user with a new
+        credential must begin again: the client has the old salt, so even the right password gives a wrong proof. A
+        token is always looked up again: its challenge does not depend on its existence, so a token that has just
+        arrived here is accepted."""
         if self._asked is None or self._asked.is_token:
             return True
         credential = self._lookup(self._asked.first.user).credential
@@ -104,7 +106,7 @@ class ScramServer:
             credential, token = self._token_lookup(asked.user)
             return self._ask(asked, credential, exists=token is not None, is_token=True)
         known = self._lookup(asked.user)
-        made_up = pretended(self._kind, asked.user, known)  # for everybody: it takes time
+        made_up = pretended(self._kind, asked.user, known)  # computed for every user, because it takes time
         credential = known.credential or made_up
         return self._ask(asked, credential, exists=known.credential is not None, is_token=False)
 
@@ -135,7 +137,7 @@ class ScramServer:
 
 
 def pretended(kind: ScramKind, user: str, known: Known) -> ScramCredential:
-    """A credential for somebody who has none; no password fits it."""
+    """A credential for an unknown user; no password matches it."""
     look = known.look
     drawn = hmac.digest(known.secret, f"{kind.name} {user}".encode(), "sha512")
     size_bytes = len(look.salt) if look is not None else SALT_BYTES

@@ -1,4 +1,4 @@
-"""Whether requests are authorised, and what the settings say about it: Kafka's keys with Kafka's meaning."""
+"""Reads Kafka's keys for authorization, with Kafka's meaning."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ STANDARD: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 def access_policy(values: Mapping[str, Any]) -> Policy | None:
-    """None: without an authorizer everybody may do everything. Raises BadSetting."""
+    """None: without an authorizer, everyone may do everything. Raises BadSetting."""
     chosen = values[AUTHORIZER].strip()
     if not chosen:
         return None
     if chosen != STANDARD:
-        # Going on without it would let everybody in.
+        # Without it, the node would allow everything.
         raise BadSetting(AUTHORIZER, chosen, f"this authorizer is not supported: use {STANDARD}, or remove the key")
     names = [each.strip() for each in values[SUPER_USERS].split(";")]
     for name in names:

@@ -1,8 +1,8 @@
 """Checks that a node is not more open than its configuration says. Otherwise the node does not start.
 
 An operator must ask explicitly for a listener without authentication that other machines can reach. Logins are
-authentication, and so is TLS that requires certificates. A key that would restrict access, but has no effect, stops the
-node, because its author relies on it. Checked when a process starts a node; nothing is resolved or opened here.
+authentication, and so is TLS with required certificates. A key that should restrict access but has no effect prevents
+the start, because its author relies on it. Checked when a process starts a node; nothing is resolved or opened here.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ NOT_ITS_LISTENER = "access is not restricted by it, because the listener of this
 
 
 def require_no_restriction(static: Mapping[str, str], with_logins: Mapping[str, Collection[str]]) -> None:
-    """Raises BadSetting for a key that restricts access in Kafka and has no effect here. `with_logins` are the
-    mechanisms of the listeners that require logins, by name."""
+    """Raises BadSetting for a key that restricts access in Kafka and has no effect here. `with_logins` maps the
+    listeners with logins to their mechanisms."""
     served = {name.lower(): mechanisms for name, mechanisms in with_logins.items()}
     has_authorizer = bool(static.get(AUTHORIZER, "").strip())
     for key, text in static.items():
@@ -82,7 +82,7 @@ def require_no_restriction(static: Mapping[str, str], with_logins: Mapping[str, 
 
 
 def _why_idle(key: str, served: Mapping[str, Collection[str]]) -> str:
-    """Why a key that restricts access has no effect; empty if it has."""
+    """Why a key that restricts access has no effect; empty if it has one."""
     if key in TOKEN_KEYS:
         return "" if any(set(each) & set(KINDS) for each in served.values()) else NO_SCRAM
     if key in SASL_KEYS:
@@ -100,7 +100,7 @@ def _why_idle(key: str, served: Mapping[str, Collection[str]]) -> str:
 
 
 def _why_idle_on(key: str, mechanism: str, served: Mapping[str, Collection[str]]) -> str:
-    """Of a key for one mechanism, or for all, on these listeners."""
+    """The same for a key of one mechanism, or of all, on these listeners."""
     if not served:
         return NO_SASL
     if key in BEARER_KEYS and mechanism not in ("", OAUTHBEARER):
@@ -139,7 +139,7 @@ def _restricts(key: str, text: str) -> bool:
 
 
 def require_kept(settings: Settings) -> None:
-    """Raises BadSetting where the node would be more open than its configuration says."""
+    """Raises BadSetting if the node would be more open than its configuration says."""
     served = {name: logins.mechanisms for name, logins in settings.sasl_listeners.items()}
     require_no_restriction(settings.layers.static, served)
     require_secured(settings)

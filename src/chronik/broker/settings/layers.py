@@ -1,7 +1,7 @@
-"""The text of every value and where it was set.
+"""The text of every value, and where it was set.
 
-Kafka's order, strongest first: this broker, all brokers, start-up, default. What is set at
-run time counts only for keys that may change at run time.
+Kafka's order, strongest first: this broker, all brokers, start-up, default. Values set at run time apply only to keys
+that may change at run time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Layers:
     own: Mapping[str, str] = field(default_factory=dict)  # set at run time for this broker
 
     def settings(self, name: str) -> list[Setting]:
-        """Everywhere the key has a value, the one that counts first; empty when it has none."""
+        """All values of the key, the effective one first; empty if it has none."""
         found = []
         definition = BROKER_KEYS.get(name)
         if definition is None or definition.mode is not UpdateMode.READ_ONLY:
@@ -43,7 +43,7 @@ class Layers:
         return found
 
     def without(self, name: str) -> Layers:
-        """Without what was set for a key at run time; if nothing was, without all that was set at run time."""
+        """Without the key's run-time values; if it has none, without all run-time values."""
         if name not in self.cluster and name not in self.own:
             return Layers(self.static)
         cluster = {key: value for key, value in self.cluster.items() if key != name}
@@ -52,13 +52,13 @@ class Layers:
 
     @property
     def of_broker(self) -> BrokerConfigs:
-        """As topics see them, whose defaults they are."""
+        """The values from which topics take their defaults."""
         return BrokerConfigs(dynamic=self.own, dynamic_default=self.cluster, static=self.static)
 
     def value(self, name: str) -> str | None:
-        """The text that counts."""
+        """The effective text."""
         return next((setting.value for setting in self.settings(name)), None)
 
     def is_set(self, name: str) -> bool:
-        """Whether anybody set it: a default does not count."""
+        """Whether the key is set explicitly: a default does not count."""
         return any(setting.source is not ConfigSource.DEFAULT for setting in self.settings(name))

@@ -1,7 +1,7 @@
-"""A listener's own values: `listener.name.NAME.KEY` takes the place of `KEY`, for this listener only.
+"""A listener's own values: `listener.name.NAME.KEY` replaces `KEY` for this listener.
 
 A key of one SASL mechanism is `listener.name.NAME.MECHANISM.KEY`. Names of listeners, mechanisms and keys are compared
-in lower case, as in Kafka. Nothing here knows which keys exist.
+in lower case, as in Kafka. This module does not know which keys exist.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class ListenerKeys:
         return self._static.get(f"{self._prefix}{of_mechanism}{key}".lower(), self._static.get(key.lower()))
 
     def nearest(self, key: str, mechanism: str) -> tuple[str, str | None]:
-        """The mechanism's value on this listener, else the listener's, else that of all; before it its full name."""
+        """The full name and the value: the mechanism's on this listener, else the listener's, else that of all
+        listeners."""
         names = (f"{self._prefix}{mechanism.lower()}.{key}", f"{self._prefix}{key}")
         for name in names:
             if name in self._static:

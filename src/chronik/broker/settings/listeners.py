@@ -1,6 +1,6 @@
 """Addresses in a configuration: listeners, voters of the quorum, the admin listener, and the rules between them.
 
-Nothing is resolved or opened here. An empty host means all interfaces, port 0 whatever is free.
+Nothing is resolved or opened here. An empty host means all interfaces; port 0 means any free port.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SERVED_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_PREFIX = "SASL_"
 ADMIN_PORT_OFFSET = 552  # 9092 gives 9644
 NO_ADMIN = "none"
-ADMIN_ENDPOINT = "CHRONIK-ADMIN"  # under this name a node tells the cluster where its admin listener is
+ADMIN_ENDPOINT = "CHRONIK-ADMIN"  # the name of a node's admin listener in the cluster's metadata
 EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - recognised here, bound nowhere
 
 _host_port = r"(?P<host>\[[0-9a-zA-Z:.%]+\]|[^\s\[\]/:@]*):(?P<port>[0-9]+)"
@@ -55,7 +55,7 @@ class Voter(NamedTuple):
 
 
 def parse_listeners(key: str, items: Iterable[str], protocols: Mapping[str, str]) -> tuple[Listener, ...]:
-    """The listeners in their order. `protocols` is by name; a name it lacks is refused."""
+    """The listeners in order. `protocols` maps names to protocols; other names are refused."""
     found: list[Listener] = []
     for item in items:
         matched = _listener.fullmatch(item)
@@ -93,7 +93,7 @@ def parse_protocol_map(key: str, text: str) -> dict[str, str]:
 
 
 def parse_voters(key: str, items: Iterable[str]) -> tuple[Voter, ...]:
-    """By ascending id."""
+    """In ascending order of ids."""
     found: dict[int, Voter] = {}
     for item in items:
         matched = _voter.fullmatch(item)
@@ -121,7 +121,7 @@ def parse_address(key: str, item: str) -> Address:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect there. Names are not resolved: of these only localhost is known."""
+    """Whether only this machine can connect to the host. Names are not resolved; only localhost is known."""
     if host.lower() == "localhost":
         return True
     try:
@@ -131,7 +131,7 @@ def is_loopback(host: str) -> bool:
 
 
 def are_all_own(addresses: Sequence[Address], listeners: Sequence[Listener], host_name: str) -> bool:
-    """Whether every address is one of these listeners, seen from their own machine."""
+    """Whether every address is one of these listeners, as seen from their machine."""
     return bool(addresses) and all(
         any(
             address.port == listener.port and (is_loopback(address.host) or address.host in (listener.host, host_name))

@@ -1,8 +1,8 @@
 """The configuration of OAUTHBEARER: how a listener verifies tokens, and where this broker gets its own.
 
-All keys count per mechanism and listener, then per listener, then for all. A listener without an address of keys is
-refused: in Kafka it would accept tokens that nobody signed. Opens nothing: files and addresses are read when the node
-starts. No error and no repr shows a secret.
+A key is looked up for the mechanism on the listener, then for the listener, then for all listeners. A listener without
+a source of keys is refused: in Kafka it would accept unsigned tokens. Opens nothing: files and addresses are read when
+the node starts. No error and no repr shows a secret.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SUB_CLAIM: Final = "sasl.oauthbearer.sub.claim.name"
 VALIDATOR: Final = "sasl.server.callback.handler.class"
 RETRIEVER: Final = "sasl.login.callback.handler.class"
 _package: Final = "org.apache.kafka.common.security.oauthbearer."
-# Kafka moved them; configurations have both names.
+# Kafka moved these classes; configurations have both names.
 _classes: Final = {
     key: tuple(f"{_package}{folder}{name}" for folder in ("", "secured."))
     for key, name in (
@@ -43,12 +43,12 @@ _classes: Final = {
         (RETRIEVER, "OAuthBearerLoginCallbackHandler"),
     )
 }
-UNSECURED: Final = "unsecured"  # how options of Kafka's tokens without a signature begin
+UNSECURED: Final = "unsecured"  # prefix of the options of Kafka's unsigned tokens
 
 
 @dataclass(frozen=True, slots=True)
 class BearerListener:
-    """How one listener verifies tokens: with the keys of the file at `path`, or of the address `url`."""
+    """How one listener verifies tokens: with keys from the file at `path`, or from the address `url`."""
 
     path: str | None
     url: Url | None
@@ -60,7 +60,7 @@ class BearerListener:
     refresh_ms: int
     retry_ms: int
     retry_ms_max: int
-    trust: Mapping[str, str] = field(repr=False)  # ssl.truststore.*; empty: the system's
+    trust: Mapping[str, str] = field(repr=False)  # ssl.truststore.*; empty: the system's certificates
 
     @property
     def where(self) -> str:
@@ -114,7 +114,7 @@ def bearer_listener(name: str, keys: ListenerKeys, values: Mapping[str, Any], ja
 
 
 def bearer_source(keys: ListenerKeys, jaas: Jaas | None) -> TokenSource:
-    """Where this broker gets the tokens by which it logs in to others. Raises BadSetting."""
+    """Where this broker gets its tokens for logins to other brokers. Raises BadSetting."""
     _require_secured(jaas)
     _require_class(keys, RETRIEVER)
     try:

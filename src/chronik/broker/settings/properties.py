@@ -1,6 +1,6 @@
 """Reads the text of a Java properties file and the KAFKA_* variables of the usual images into plain keys and values.
 
-Nothing here knows which keys exist or what they mean.
+This module does not know which keys exist or what they mean.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _surrogate = re.compile("[\ud800-\udfff]")
 _key = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
 _special = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
-# Variables of the images' start scripts, and those that Kubernetes makes of a service named `kafka`.
+# Variables of the images' start scripts, and variables that Kubernetes sets for a service named `kafka`.
 _not_a_setting = re.compile(
     r"(VERSION|HOME|OPTS|HEAP_OPTS?|DEBUG|GC_LOG_OPTS|JVM_PERFORMANCE_OPTS|JMX_\w+|(TOOLS_)?LOG4J\w*)"
     r"|(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)\w*)?)"
@@ -27,7 +27,7 @@ _underscores = {"_": ".", "__": "_", "___": "-"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values, by the rules of Java's Properties: of two equal keys the later wins."""
+    """Keys and values by the rules of Java's Properties: the last of equal keys wins."""
     found = {}
     for line in _logical_lines(text):
         matched = _key.match(line)
@@ -37,7 +37,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments and blanks, joined where one ends in an odd number of backslashes."""
+    """Logical lines without comments and blank lines. A line that ends in an odd number of backslashes continues."""
     joined = ""
     for natural in _line_end.split(text):
         line = natural.lstrip(BLANKS)
@@ -63,7 +63,7 @@ def _unescaped(text: str, line: str) -> str:
     read = _escape.sub(character, text)
     if not _surrogate.search(read):
         return read
-    # Java writes a character outside the first plane as two escapes, which are one character together.
+    # Java writes a character outside of the basic plane as two escapes; join them to one character.
     return read.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 

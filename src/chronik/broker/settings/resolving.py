@@ -1,4 +1,5 @@
-"""Settings that are made of several keys, and the rules between keys: Kafka's, unless a comment says why not.
+"""Settings that depend on several keys, and the rules between keys. The rules are Kafka's, unless a comment says why
+not.
 
 Takes typed values by key; reads nothing and opens nothing.
 """
@@ -37,7 +38,7 @@ from chronik.runtime.units import GIB
 ROLES = ("broker", "controller")
 LOOPBACK = "127.0.0.1"
 
-# (smaller, larger): the first may not exceed the second.
+# (smaller, larger): the first must not exceed the second.
 AT_MOST = (
     ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
     ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
@@ -48,7 +49,7 @@ POSITIVE = ("broker.heartbeat.interval.ms", "broker.session.timeout.ms", "reques
 
 
 class Sockets(NamedTuple):
-    """All listeners of a node, after the names were sorted out."""
+    """All listeners of a node, by purpose."""
 
     listeners: tuple[Listener, ...]
     advertised: tuple[Listener, ...]
@@ -57,7 +58,7 @@ class Sockets(NamedTuple):
 
 
 def resolve(values: Mapping[str, Any], layers: Layers, machine: Machine) -> dict[str, Any]:
-    """The fields of Settings that are not one key each. Raises BadSetting where keys contradict each other."""
+    """The fields of Settings that depend on several keys. Raises BadSetting if keys contradict each other."""
     _require_order(values, layers)
     roles = ROLES if values["process.roles"] is None else values["process.roles"]
     if not roles:
@@ -100,7 +101,8 @@ def resolve(values: Mapping[str, Any], layers: Layers, machine: Machine) -> dict
 
 
 def retention_ms(values: Mapping[str, Any]) -> int:
-    """Milliseconds win over minutes, minutes over hours. Negative values mean unlimited; 0 would keep nothing."""
+    """Milliseconds take precedence over minutes, and minutes over hours. Negative means unlimited; 0 would keep
+    nothing."""
     for key, unit_ms, _ in TOPIC_CONFIGS["retention.ms"].synonyms:
         if values[key] is not None:
             if values[key] == 0:
@@ -182,7 +184,7 @@ def _advertised(
     advertised = []
     for each in told:
         if each.name in controller_names:
-            continue  # Kafka lets a file name it; clients are not told
+            continue  # Kafka allows it in the file; clients do not get it
         if all(listener.name != each.name for listener in listeners):
             raise BadSetting(key, each, f"listeners has none named {each.name}")
         if each.host in EVERYWHERE and each.host:

@@ -37,25 +37,25 @@ class SaslListener:
     """The logins of one listener."""
 
     mechanisms: tuple[str, ...]
-    reauth_ms: Mapping[str, int]  # by mechanism: how long a login is valid; 0: unlimited
+    reauth_ms: Mapping[str, int]  # by mechanism: lifetime of a login; 0: unlimited
     passwords: Mapping[str, str] = field(repr=False)  # of PLAIN's users
     bearer: BearerListener | None = None  # if OAUTHBEARER is one of the mechanisms
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerLogin:
-    """How this broker logs in to others."""
+    """How this broker logs in to other brokers."""
 
     mechanism: str
     user: str = ""
     password: str = field(default="", repr=False)
-    source: TokenSource | None = None  # of tokens, for OAUTHBEARER
+    source: TokenSource | None = None  # for OAUTHBEARER: the source of tokens
 
 
 def sasl_listeners(
     listeners: Iterable[Listener], static: Mapping[str, str], values: Mapping[str, Any]
 ) -> dict[str, SaslListener]:
-    """By name, those that ask for a login. Raises BadSetting."""
+    """The listeners that require logins, by name. Raises BadSetting."""
     return {
         listener.name: _listener(listener, ListenerKeys(static, listener.name), values)
         for listener in listeners
@@ -66,7 +66,7 @@ def sasl_listeners(
 def broker_login(
     name: str, listeners: Iterable[Listener], static: Mapping[str, str], values: Mapping[str, Any]
 ) -> BrokerLogin | None:
-    """None if brokers meet on a listener without logins. Raises BadSetting."""
+    """None if the inter-broker listener requires no login. Raises BadSetting."""
     if not any(listener.name == name and listener.needs_login for listener in listeners):
         return None
     mechanism = str(values[INTER_BROKER]).strip().upper()
@@ -118,7 +118,7 @@ def _enabled(keys: ListenerKeys, values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _jaas(name: str, mechanism: str, keys: ListenerKeys, values: Mapping[str, Any]) -> Jaas | None:
-    """What is written for the mechanism. A text for all listeners is that of the mechanism whose module it names."""
+    """The JAAS text for the mechanism. A text for all listeners applies to the mechanism whose module it names."""
     text = keys.text(JAAS, mechanism)
     if text is None or not text.strip():
         return None
@@ -140,7 +140,7 @@ def _jaas_key(name: str, mechanism: str) -> str:
 
 
 def _reauth_ms(name: str, mechanism: str, keys: ListenerKeys, shared_ms: int) -> int:
-    """The mechanism's own value on this listener, else the listener's, else that of all."""
+    """The mechanism's value on this listener, else the listener's, else that of all listeners."""
     for text in (keys.text(REAUTH, mechanism), keys.text(REAUTH)):
         try:
             reauth_ms = shared_ms if text is None else int(text)

@@ -1,8 +1,8 @@
-"""Everything a node is told, once and typed. The node is built from this object and from no other configuration.
+"""A node's complete, typed configuration. The node uses no other configuration.
 
-The fields here are made of several keys. Every other attribute is the value of one key: `BrokerValues` in the catalogue
-defines both. Values are layered as Kafka layers them: default, then file, environment and overrides, then what was set
-for all brokers at run time, then for this one. Settings never change; `with_dynamic` makes the next ones.
+The fields here depend on several keys. Every other attribute is the value of one key, as defined by `BrokerValues` in
+the catalogue. Values are layered as in Kafka: default, then file, environment and overrides, then run-time configs for
+all brokers, then those for this one. Settings are immutable; `with_dynamic` creates new ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger("chronik.broker.settings")
 
 @dataclass(frozen=True)
 class Settings(BrokerValues):
-    layers: Layers = field(repr=False)  # the values as text, secrets among them, and where each was set
+    layers: Layers = field(repr=False)  # the values as text, including secrets, and where each was set
     machine: Machine
 
     node_id: int
@@ -42,27 +42,27 @@ class Settings(BrokerValues):
     is_controller: bool
     rack: str | None
     log_dir: str
-    other_log_dirs: tuple[str, ...]  # named in log.dirs, and not used
+    other_log_dirs: tuple[str, ...]  # named in log.dirs and not used
     metadata_dir: str
-    listeners: tuple[Listener, ...]  # for clients and brokers; those of the quorum are apart
-    advertised_listeners: tuple[Listener, ...]  # port 0: the one the listener of that name got
+    listeners: tuple[Listener, ...]  # for clients and brokers; the quorum's are separate
+    advertised_listeners: tuple[Listener, ...]  # port 0 stands for the actual port of the listener with that name
     controller_listeners: tuple[Listener, ...]
     inter_broker_listener_name: str
-    admin_listener: Address | None  # None: no health, no metrics
-    voters: tuple[Voter, ...]  # ascending; empty: this node alone, or see controller_quorum_bootstrap_servers
+    admin_listener: Address | None  # None: no health checks and no metrics
+    voters: tuple[Voter, ...]  # ascending; empty: only this node, or see controller_quorum_bootstrap_servers
     controller_quorum_bootstrap_servers: tuple[Address, ...]
     memory_budget_bytes: int
     log_retention_ms: int  # -1: unlimited
     log_roll_ms: int
     max_connections_per_ip_overrides: Mapping[str, int]
-    sasl_listeners: Mapping[str, SaslListener]  # by name: those that ask for a login
-    broker_login: BrokerLogin | None  # how this broker logs in to others; None: they meet on a listener without logins
-    access_policy: Policy | None  # None: everybody may do everything
+    sasl_listeners: Mapping[str, SaslListener]  # by name: listeners that require a login
+    broker_login: BrokerLogin | None  # how this broker logs in to other brokers; None: without a login
+    access_policy: Policy | None  # None: everyone may do everything
     delegation_token_max_lifetime_ms: int
     delegation_token_expiry_time_ms: int
     delegation_token_expiry_check_interval_ms: int
-    delegation_token_key: bytes = field(repr=False)  # empty: there are no delegation tokens
-    quorum_secret: bytes = field(repr=False)  # empty: the quorum's nodes prove nothing to each other
+    delegation_token_key: bytes = field(repr=False)  # empty: delegation tokens are disabled
+    quorum_secret: bytes = field(repr=False)  # empty: the quorum's nodes do not authenticate each other
 
     @classmethod
     def load(
@@ -73,7 +73,7 @@ class Settings(BrokerValues):
         overrides: Mapping[str, str],
         machine: Machine | None = None,
     ) -> Settings:
-        """Of a file (if any), the KAFKA_* variables and explicit overrides; the later wins. Raises BadSetting."""
+        """From a file (if any), the KAFKA_* variables and explicit overrides; the last wins. Raises BadSetting."""
         static: dict[str, str] = {}
         sources = {}
         if path is not None:
@@ -92,30 +92,30 @@ class Settings(BrokerValues):
 
     @classmethod
     def default(cls, **overrides: object) -> Settings:
-        """For tests and simulations: nothing depends on the machine. `num_partitions=3` sets num.partitions."""
+        """For tests and simulations: independent of the machine. `num_partitions=3` sets num.partitions."""
         static = {BROKER_KEYS.key_of(name): _as_text(value) for name, value in overrides.items()}
         return cls.of(Layers(_with_both_ids(static)), SIMULATED)
 
     @classmethod
     def of(cls, layers: Layers, machine: Machine) -> Settings:
-        """Of text that is already layered. Raises BadSetting."""
+        """From layered text. Raises BadSetting."""
         values: dict[str, Any] = {each.name: parse_value(each, layers.value(each.name)) for each in BROKER_KEYS}
         settings = cls(layers=layers, machine=machine, **resolve(values, layers, machine))
         vars(settings).update({name: values[key] for name, key in FIELDS.items()})
         return settings
 
     def __hash__(self) -> int:
-        """By what tells nodes apart: what is made of settings may be kept for as long as they hold."""
+        """A hash of the values that distinguish nodes, so that settings can be keys of a cache."""
         return self.node_id
 
     def require_dynamic(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
-        """Raises BadSetting when this node could not use what would be set at run time."""
+        """Raises BadSetting if this node could not use these run-time configs."""
         self.of(Layers(self.layers.static, dict(cluster), dict(own)), self.machine)
 
     def with_dynamic(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> Settings:
-        """With what was set at run time, for all brokers and for this one.
+        """The settings with these run-time configs, for all brokers and for this one.
 
-        Never raises: what is set for all brokers may contradict the file of one. It goes on without that key.
+        Never raises: a config for all brokers may contradict one broker's file. Then it is ignored on that broker.
         """
         layers = Layers(self.layers.static, dict(cluster), dict(own))
         if layers == self.layers:
@@ -128,16 +128,16 @@ class Settings(BrokerValues):
                 layers = layers.without(fault.key)
 
     def for_listener(self, name: str) -> ListenerKeys:
-        """The keys as they count for one listener."""
+        """The keys as they apply to one listener."""
         layers = self.layers
         return ListenerKeys({**layers.static, **layers.cluster, **layers.own}, name)
 
     def topic_default(self, name: str) -> str:
-        """What holds for topics that do not set this topic-level key, as text."""
+        """The value for topics that do not set this topic-level key, as text."""
         return topic_default(self, name)
 
     def log_config(self, topic_overrides: Mapping[str, str]) -> LogConfig:
-        """How a log is kept whose topic sets these keys."""
+        """The log settings of a topic with these configs."""
         return log_config(self, topic_overrides)
 
 
@@ -163,11 +163,11 @@ def _read(path: str) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return data.decode("latin-1")  # what Java reads
+        return data.decode("latin-1")  # as Java reads it
 
 
 def _read_secret(static: dict[str, str]) -> None:
-    """Puts the secret where its file's name is."""
+    """Replaces the secret's file name by its content."""
     path = static.get(f"{SECRET}.file", "").strip()
     if not path:
         return
@@ -182,7 +182,7 @@ def _read_secret(static: dict[str, str]) -> None:
 
 
 def _with_both_ids(static: dict[str, str]) -> dict[str, str]:
-    """node.id and broker.id are one setting under two names; reading either returns it."""
+    """node.id and broker.id are two names of one setting; both return it."""
     for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
         if name in static and other not in static:
             static[other] = static[name]

@@ -1,7 +1,7 @@
-"""TLS of a node as its settings describe it: which listeners have it, and what each of them needs.
+"""The TLS configuration of a node: the listeners with TLS, and the files and options of each.
 
-Takes the function that reads a file, so nothing is opened here. `cryptography` is loaded when the first listener with
-TLS is read, and never for a node without one.
+Callers pass the function that reads a file, so nothing is opened here. `cryptography` is loaded when the first listener
+with TLS is read, and never for a node without TLS.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FILES: Final = ("ssl.keystore.location", "ssl.truststore.location")
 
 
 def secured_listeners(settings: Settings) -> Iterator[str]:
-    """The names of the listeners with TLS: for clients, for the quorum, for administrators."""
+    """The names of the listeners with TLS: for clients, for the quorum, for administration."""
     for listener in (*settings.listeners, *settings.controller_listeners):
         if listener.security_protocol in SECURED:
             yield listener.name
@@ -41,14 +41,14 @@ def secured_listeners(settings: Settings) -> Iterator[str]:
 
 
 def server_of(settings: Settings, name: str, read: Read) -> TlsServer:
-    """For a listener with TLS. Raises BadSetting."""
+    """The server side of a listener with TLS. Raises BadSetting."""
     from chronik.security.tls_keys import server_tls
 
     return _read(settings, name, lambda: server_tls(settings.for_listener(name).text, read))
 
 
 def client_of(settings: Settings, name: str, read: Read) -> TlsClient:
-    """For connections to other nodes' listeners of this name. Raises BadSetting."""
+    """The client side for connections to other nodes' listeners of this name. Raises BadSetting."""
     from chronik.security.tls_keys import client_tls
 
     return _read(settings, name, lambda: client_tls(settings.for_listener(name).text, read))
@@ -65,19 +65,19 @@ def mapping_of(settings: Settings, name: str) -> PrincipalMapping:
 
 
 def files_of(settings: Settings, name: str) -> list[str]:
-    """The files that certificates of a listener come from."""
+    """The certificate files of a listener."""
     keys = settings.for_listener(name)
     return [path for path in map(keys.text, FILES) if path]
 
 
 def requires_certificates(settings: Settings, name: str) -> bool:
-    """Whether only clients with a certificate get through to a listener."""
+    """Whether a listener only accepts clients with a certificate."""
     auth = settings.for_listener(name).text("ssl.client.auth") or ""
     return name in secured_listeners(settings) and auth.strip() == ClientAuth.REQUIRED
 
 
 def quorum_principals(settings: Settings) -> frozenset[str]:
-    """The principals that may use a quorum listener with TLS, as `User:name`. Empty: all that can connect."""
+    """The principals that may use a quorum listener with TLS, as `User:name`. Empty: everyone who can connect."""
     texts = (settings.layers.value(QUORUM_PRINCIPALS), settings.layers.value(SUPER_USERS))
     return frozenset(each.strip() for text in texts if text for each in text.split(";") if each.strip())
 
@@ -90,6 +90,6 @@ def _read(settings: Settings, name: str, make: Callable[[], T]) -> T:
 
 
 def _full_name(settings: Settings, name: str, key: str) -> str:
-    """As the operator wrote it."""
+    """The key as the operator wrote it."""
     own = f"{PREFIX}{name.lower()}.{key}"
     return own if settings.layers.value(own) is not None else key

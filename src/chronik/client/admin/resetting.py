@@ -1,6 +1,6 @@
-"""To which offsets a group would be moved, per partition. It never commits anything.
+"""Plans to which offsets a group would be moved, per partition. Never commits anything.
 
-A new offset is within the log: what lies before its start is moved there, what lies behind its end too.
+A new offset is always within the log: one before its start or after its end is moved there.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def plan(
     to: Start | None,
     shift: int = 0,
 ) -> list[Move]:
-    """To a place, or by `shift` from what is committed, which then must be known for every partition."""
+    """Moves to a place, or by `shift` from the committed offset, which must be known for every partition then."""
     starts = await _offsets(cluster, dict.fromkeys(partitions, EARLIEST))
     ends = await _offsets(cluster, dict.fromkeys(partitions, LATEST))
     if to is not None:
@@ -59,7 +59,7 @@ async def plan(
 async def _places(
     cluster: ClusterClient, partitions: Sequence[TopicPartition], place: Start
 ) -> dict[TopicPartition, int]:
-    """Where a place is in each partition; partitions whose records are all older than a time are left out."""
+    """The offset of a place in each partition; omits partitions whose records are all older than a time."""
     if isinstance(place, int) and place >= 0:
         return dict.fromkeys(partitions, place)
     timestamp = place.timestamp_ms if isinstance(place, AtTime) else place

@@ -1,6 +1,6 @@
 """One look at a consumer group: its members, what it has committed and where its partitions begin and end.
 
-Two looks some seconds apart are what `lag_causes` compares. Nothing is changed and no record is read.
+`lag_causes` compares two looks some seconds apart. Nothing is changed and no record is read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def look(cluster: ClusterClient, name: str) -> Look:
         if topic in topology.topics
         for each in topology.topics[topic].partitions.values()
     }
-    # What has no leader cannot be asked, and asking would wait for one.
+    # A partition without a leader cannot be queried, and a query would wait for one.
     led = [at for at, leader_id in leaders.items() if leader_id >= 0]
     starts = await offsets.look_up(cluster, dict.fromkeys(led, EARLIEST)) if led else {}
     ends = await offsets.look_up(cluster, dict.fromkeys(led, LATEST)) if led else {}

@@ -1,4 +1,4 @@
-"""The settings of group coordination. Defaults are the catalogue's."""
+"""Settings of group coordinators. The defaults are the catalogue's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chronik.runtime.units import MINUTE_MS
 
 
 class MigrationPolicy(StrEnum):
-    """Whether a classic group may become a consumer group, and the other way, while it has members."""
+    """Whether a group with members may change between the classic and the consumer protocol."""
 
     DISABLED = "disabled"
     UPGRADE = "upgrade"
@@ -32,7 +32,7 @@ class GroupsConfig:
     session_timeout_ms_max: int = of_broker("group.max.session.timeout.ms")
     size_max: int = of_broker("group.max.size")
     initial_rebalance_delay_ms: int = of_broker("group.initial.rebalance.delay.ms")
-    offset_metadata_chars_max: int = of_broker("offset.metadata.max.bytes")  # Kafka counts characters, and so do we
+    offset_metadata_chars_max: int = of_broker("offset.metadata.max.bytes")  # in characters, as in Kafka
     consumer_session_timeout_ms: int = of_broker("group.consumer.session.timeout.ms")
     consumer_session_limits: tuple[int, int] = (
         of_broker("group.consumer.min.session.timeout.ms"),
@@ -53,5 +53,5 @@ class GroupsConfig:
     consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     offsets_retention_ms: int = of_broker("offsets.retention.minutes") * MINUTE_MS
     offset_commit_timeout_ms: int = of_broker("offsets.commit.timeout.ms")
-    # A member that has not got its id yet cannot heartbeat, so its first join has a deadline of its own. Not a setting.
+    # A member without an id cannot send heartbeats, so its first join has a deadline. Not configurable.
     new_member_join_timeout_ms: int = 5 * MINUTE_MS

@@ -24,9 +24,9 @@ from chronik.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-NOT_FOUND_SINCE: Final = 6  # of DescribeGroups; before, a group that does not exist is a dead one
-MANY_GROUPS_SINCE: Final = 8  # of OffsetFetch
-TOP_LEVEL_ERROR_SINCE: Final = 2  # of OffsetFetch; before, every partition carries the error
+NOT_FOUND_SINCE: Final = 6  # version of DescribeGroups; before, an unknown group is reported as Dead
+MANY_GROUPS_SINCE: Final = 8  # version of OffsetFetch
+TOP_LEVEL_ERROR_SINCE: Final = 2  # version of OffsetFetch; before, every partition has the error
 
 
 def described(group_id: str, group: Group | None, version: int) -> DescribedGroup:
@@ -52,7 +52,7 @@ def described_error(group_id: str, error: ErrorCode, *, state: str = "", message
 
 
 def listed(groups: Iterable[Group], request: ListGroupsRequest) -> list[ListedGroup]:
-    """Names in the filters are compared without regard to case; a name that does not exist matches nothing."""
+    """Filter names ignore case; an unknown name matches nothing."""
     states = {state.strip().lower() for state in request.states_filter}
     types = {kind.strip().lower() for kind in request.types_filter}
     return [
@@ -68,7 +68,7 @@ def listed(groups: Iterable[Group], request: ListGroupsRequest) -> list[ListedGr
 
 
 def fetched_groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
-    """The request in the shape of its newest versions, which ask for many groups."""
+    """The request in the form of the newest versions, which can name several groups."""
     if version >= MANY_GROUPS_SINCE:
         return request.groups
     topics: list[OffsetFetchRequestTopics] | None = None
@@ -80,7 +80,7 @@ def fetched_groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetc
     return [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
 
 
-# What is stored for a group, and the partitions, by topic, whose offsets are not stable.
+# The stored offsets of a group; and, by topic, the partitions whose offsets are not stable.
 StoredOffsets = tuple[dict[str, offsets.Partitions], Mapping[str, Container[int]]]
 
 

@@ -13,15 +13,15 @@ from chronik.wire.messages.describe_groups import DescribedGroup
 from chronik.wire.messages.offset_commit import OffsetCommitRequest
 
 NO_TIMESTAMP: Final = -1
-DEAD: Final = "Dead"  # the state of a group that does not exist, whatever its kind
+DEAD: Final = "Dead"  # the state of an unknown group, whatever its kind
 
 
 class Expiry(NamedTuple):
-    """What may be removed of a group by age."""
+    """The parts of a group that may expire."""
 
-    offsets_may_go: bool  # False: nothing is known about what its members still need
-    since_ms: int  # retention counts from then; NO_TIMESTAMP: from each commit
-    group_may_go: bool  # with the last of its offsets
+    offsets_may_go: bool  # False: it is unknown which offsets its members still need
+    since_ms: int  # retention starts at this time; NO_TIMESTAMP: at each commit
+    group_may_go: bool  # whether the group is removed with the last of its offsets
 
 
 class Group(Protocol):
@@ -30,34 +30,35 @@ class Group(Protocol):
 
     @property
     def type(self) -> str:
-        """As ListGroups names it: `classic`, `consumer`, `share`, `streams`."""
+        """In ListGroups' terms: `classic`, `consumer`, `share`, `streams`."""
 
     @property
     def state(self) -> str:
-        """As clients are told it."""
+        """The name that clients get."""
 
     @property
     def protocol_type(self) -> str | None: ...
 
     def subscribes_to(self, topic: str) -> bool:
-        """Whether a member reads the topic, or may do so."""
+        """Whether a member reads the topic, or might."""
 
     def may_commit(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
-        """Whether the sender may commit offsets now, by its membership."""
+        """Whether the sender may commit offsets now, according to its membership."""
 
     def may_commit_in_transaction(self, request: OffsetCommitRequest) -> ErrorCode:
-        """Whether a transaction may commit offsets on behalf of the member that it names, if it names one."""
+        """Whether a transaction may commit offsets for the member that it names, if any."""
 
     def may_fetch_offsets(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether the sender may read offsets now; None and -1 are an operator, or a client that does not say."""
+        """Whether the sender may read offsets now. None and -1 are sent by operators and by clients without
+        membership."""
 
     def may_delete_offsets(self) -> ErrorCode:
-        """Whether offsets of topics that nobody reads may be deleted."""
+        """Whether offsets of topics that no member reads may be deleted."""
 
     def may_be_deleted(self) -> ErrorCode: ...
 
     def describe(self) -> DescribedGroup | None:
-        """As DescribeGroups tells it; None: not known to that API."""
+        """The DescribeGroups response; None if that API does not know the group."""
 
     def expire(self) -> Expiry: ...
 
@@ -66,4 +67,4 @@ class Group(Protocol):
         """Whether the log holds records of the group itself, besides its offsets."""
 
     def removal(self) -> list[CoordinatorRecord]:
-        """The records that remove the group from the log. Its offsets are not its own business."""
+        """The records that remove the group from the log, without its offsets."""

@@ -1,8 +1,8 @@
 """Committed offsets of groups, and the decisions about them.
 
-The store changes by replay alone. Decisions read it and return records; nothing they say counts before it is committed.
-Retention: an offset of a group with members is kept while a member reads its topic. Otherwise it goes
-offsets.retention.minutes after its commit, or, in a group of consumers that has become empty, after the group did.
+Only replay changes the store. Decisions read it and return records, which have no effect before they are committed.
+Retention: an offset of a group with members is kept while a member reads its topic. Otherwise it expires
+offsets.retention.minutes after its commit or, in a consumer group that has become empty, after the group became empty.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from chronik.wire.notation import ZERO_UUID
 
 NO_OFFSET: Final = -1
 NO_RETENTION_TIME: Final = -1
-GROUP_ID_NOT_FOUND_SINCE: Final = 9  # the version of OffsetCommit that may be told so
+GROUP_ID_NOT_FOUND_SINCE: Final = 9  # from this version of OffsetCommit on, clients get this error
 
 Partitions = dict[int, OffsetCommitValue]
 
 
 class OffsetStore:
-    """group -> topic -> partition -> what was committed, exactly as the log has it."""
+    """group -> topic -> partition -> committed offset, as in the log."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, Partitions]] = {}
@@ -77,7 +77,7 @@ class OffsetStore:
         ]
 
     def remove_topic(self, topic: str, topic_id: bytes) -> list[CoordinatorRecord]:
-        """What was committed for a deleted topic, by anyone; an offset of another topic of the same name stays."""
+        """Removes offsets of a deleted topic in all groups. Offsets of another topic with the same name stay."""
         return [
             offset_removed(group_id, topic, partition)
             for group_id, topics in self._groups.items()
@@ -86,7 +86,7 @@ class OffsetStore:
         ]
 
     def expired(self, group: Group, now_ms: int, retention_ms: int) -> Iterator[tuple[str, int]]:
-        """The topics and partitions whose offsets have outlived their retention."""
+        """The topics and partitions whose offsets have expired."""
         expiry = group.expire()
         if not expiry.offsets_may_go:
             return
@@ -95,7 +95,7 @@ class OffsetStore:
                 continue
             for partition, value in partitions.items():
                 if value.expire_timestamp != NO_TIMESTAMP:
-                    is_over = now_ms >= value.expire_timestamp  # the client chose; OffsetCommit v2 to v4
+                    is_over = now_ms >= value.expire_timestamp  # set by the client; OffsetCommit v2 to v4
                 else:
                     since_ms = value.commit_timestamp if expiry.since_ms == NO_TIMESTAMP else expiry.since_ms
                     is_over = now_ms - since_ms >= retention_ms
@@ -114,7 +114,7 @@ class OffsetStore:
 
 
 def commit_error(group: Group | None, request: OffsetCommitRequest, version: int) -> ErrorCode:
-    """A group that does not exist takes commits of consumers that only keep their offsets here."""
+    """An unknown group accepts commits of consumers that only store offsets."""
     if group is not None:
         return group.may_commit(request, version)
     if request.generation_id_or_member_epoch < 0:
@@ -123,7 +123,7 @@ def commit_error(group: Group | None, request: OffsetCommitRequest, version: int
 
 
 def transactional_commit_error(group: Group | None, request: OffsetCommitRequest) -> ErrorCode:
-    """A transaction's commit carries a member and a generation or, from older clients, nothing of both."""
+    """A transaction's commit names a member and a generation or, from older clients, neither."""
     if group is not None:
         return group.may_commit_in_transaction(request)
     return ErrorCode.NONE if request.generation_id_or_member_epoch < 0 else ErrorCode.ILLEGAL_GENERATION
@@ -132,7 +132,7 @@ def transactional_commit_error(group: Group | None, request: OffsetCommitRequest
 def commit(
     request: OffsetCommitRequest, now_ms: int, config: GroupsConfig
 ) -> Work[tuple[list[CoordinatorRecord], OffsetCommitResponse]]:
-    """The records of an admitted commit. Only a partition whose metadata is too long is left out."""
+    """The records of an accepted commit. A partition is omitted only if its metadata is too long."""
     group_id = request.group_id
     expire_ms = NO_TIMESTAMP
     if request.retention_time_ms != NO_RETENTION_TIME:
@@ -154,7 +154,8 @@ def commit(
                 continue
             value = OffsetCommitValue(
                 offset=partition.committed_offset,
-                # The layout with an expiry has no room for epoch and id; what is not stored must not be remembered.
+                # The version with an expiry has no fields for epoch and topic id, so these must not be kept in memory
+                # either.
                 leader_epoch=-1 if expires else partition.committed_leader_epoch,
                 metadata=metadata,
                 commit_timestamp=now_ms if partition.commit_timestamp == NO_TIMESTAMP else partition.commit_timestamp,
@@ -184,7 +185,7 @@ def commit_refused(request: OffsetCommitRequest, error: ErrorCode) -> OffsetComm
 
 
 def _utf16_units(text: str) -> int:
-    """A string's length as Java counts it."""
+    """A string's length as in Java."""
     return len(text) if text.isascii() else len(text) + sum(1 for character in text if character > "\uffff")
 
 
@@ -196,9 +197,10 @@ def fetch(
     unstable: Mapping[str, Container[int]],
     asked: Sequence[OffsetFetchRequestTopics] | None,
 ) -> Work[list[OffsetFetchResponseTopics]]:
-    """What is stored for the asked topics, or for all (None). No offset is no error: the consumer has to reset.
+    """The stored offsets of the requested topics, or of all (None). A missing offset is not an error: the consumer
+    resets.
 
-    `unstable` are partitions whose offset an open transaction is about to change: the consumer has to ask again.
+    `unstable` lists partitions whose offsets an open transaction may change: the consumer must retry.
     """
     answers = []
     if asked is None:
@@ -240,5 +242,5 @@ def _no_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
 
 
 def _is_other_topic(stored: bytes, asked: bytes) -> bool:
-    """Whether both sides know the topic's id and mean different topics. Old commits and old requests know none."""
+    """Whether both sides have topic ids and these differ. Old commits and old requests have none."""
     return stored != asked and ZERO_UUID not in (stored, asked)

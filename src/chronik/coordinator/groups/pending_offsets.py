@@ -1,11 +1,11 @@
 """Offsets committed in open transactions: they take effect when their transaction commits.
 
-The newest record of a key wins, by its place in the log. So a pending offset counts only if no other commit of the same
-partition, which counts already, stands behind it. Instead of remembering where each stored offset stands in the log,
-a record that counts marks the pending ones before it as superseded; a removal drops them.
+The newest record of a key wins, by its position in the log. So a pending offset takes effect only if it is not followed
+by another commit of the same partition that has taken effect. To avoid storing each offset's position in the log, a
+record that takes effect marks earlier pending ones as superseded; a removal drops them.
 
-A superseded offset stays pending until its transaction ends: readers that ask for stable offsets are told so, as
-Kafka's are.
+A superseded offset stays pending until its transaction ends, and requests for stable offsets are refused until then, as
+in Kafka.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ NONE_PENDING: Final[Mapping[str, Mapping[int, Producers]]] = {}
 class _Pending(NamedTuple):
     record: CoordinatorRecord
     offset: int  # of the record in the log
-    is_superseded: bool = False  # by a newer commit that counts already
+    is_superseded: bool = False  # by a newer commit that has taken effect
 
 
 class PendingOffsets(OpenTransactions):
-    """`on_group` is called with each group that has a pending offset, so that the group exists from then on."""
+    """`on_group` is called with each group that has a pending offset, so that the group exists."""
 
     def __init__(self, on_group: Callable[[str], None]) -> None:
         super().__init__()
         self._on_group = on_group
-        self._offsets: dict[int, dict[Place, _Pending]] = {}  # by producer id; the newest of each place
-        self._groups: dict[str, dict[str, dict[int, Producers]]] = {}  # the same, by place
+        self._offsets: dict[int, dict[Place, _Pending]] = {}  # by producer id; the newest for each partition
+        self._groups: dict[str, dict[str, dict[int, Producers]]] = {}  # the same, by group and partition
 
     def __bool__(self) -> bool:
         return bool(self._offsets)
 
-    # --- what the runtime keeps
+    # --- called by the runtime
 
     def __contains__(self, producer_id: int) -> bool:
         return producer_id in self._offsets or super().__contains__(producer_id)
@@ -70,10 +70,10 @@ class PendingOffsets(OpenTransactions):
                 ended.append((pending.record, pending.offset))
         return ended
 
-    # --- what counts
+    # --- superseding
 
     def supersede(self, key: OffsetCommitKey, value: OffsetCommitValue | None, offset: int) -> None:
-        """A record of this key at `offset` counts from now on; None removes what was committed."""
+        """A record of this key at `offset` takes effect. None removes the committed offset."""
         place = key.group, key.topic, key.partition
         for producer_id in list(self.of(key.group).get(key.topic, {}).get(key.partition, ())):
             pending = self._offsets[producer_id][place]
@@ -87,10 +87,10 @@ class PendingOffsets(OpenTransactions):
                 del self._offsets[producer_id]
             self._forget(place, producer_id)
 
-    # --- questions
+    # --- queries
 
     def of(self, group_id: str) -> Mapping[str, Mapping[int, Producers]]:
-        """The topics and partitions of which a transaction has committed offsets in the group."""
+        """The topics and partitions with offsets of open transactions in the group."""
         return self._groups.get(group_id, NONE_PENDING)
 
     def groups(self) -> list[str]:
@@ -106,7 +106,7 @@ class PendingOffsets(OpenTransactions):
         ]
 
     def remove_topic(self, topic: str, topic_id: bytes) -> list[CoordinatorRecord]:
-        """What was committed for a deleted topic; an offset of another topic of the same name stays."""
+        """Removes pending offsets of a deleted topic. Offsets of another topic with the same name stay."""
         return [
             offset_removed(*place)
             for of_one in self._offsets.values()

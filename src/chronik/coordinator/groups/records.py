@@ -14,7 +14,7 @@ from chronik.wire.messages.group_records import (
 )
 
 OFFSET_VERSION: Final = 4
-OFFSET_VERSION_WITH_EXPIRY: Final = 1  # the only layout that has room for a time-out of the offset's own
+OFFSET_VERSION_WITH_EXPIRY: Final = 1  # the only version with an expiry time for each offset
 GROUP_VERSION: Final = 3
 
 RECORD_TYPES: Final = {

@@ -1,4 +1,4 @@
-"""The caller: what decisions need of a request besides its own fields. The broker's handler context is one."""
+"""The caller: what decisions need to know about a request besides its fields. The broker's handler context is one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Protocol
 class Caller(Protocol):
     @property
     def version(self) -> int:
-        """Of the API, as the request was sent."""
+        """The request's API version."""
 
     @property
     def client_id(self) -> str | None: ...
 
     @property
     def client_host(self) -> str:
-        """As Kafka shows it in group descriptions: `/127.0.0.1`."""
+        """In Kafka's format for group descriptions: `/127.0.0.1`."""

@@ -1,8 +1,9 @@
 """The transaction coordinator's interface for the broker's handlers: one method per API.
 
-A method never raises for what a client did: every error is a code. A transactional id lives in the partition of
-`__transaction_state` that `partition_for` says. If this node does not lead it, the answer is NOT_COORDINATOR; while it
-is being loaded, COORDINATOR_LOAD_IN_PROGRESS. Permissions, and whether a topic exists, are the handlers' business.
+Methods return client errors as codes and never raise for them. A transactional id is stored in the partition of
+`__transaction_state` that `partition_for` returns. If this node does not lead that partition, the result is
+NOT_COORDINATOR; while it is loading, COORDINATOR_LOAD_IN_PROGRESS. The handlers check permissions and whether topics
+exist.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ from chronik.wire.error_codes import ErrorCode
 log = logging.getLogger("chronik.coordinator.transactions")
 
 STATE_TOPIC: Final = "__transaction_state"
-ATTEMPTS_MAX: Final = 5  # to decide a request, if the transaction changes while it waits or gets a producer id
-# How long a new transaction waits for the end of the one before, whose markers take about as long as two commits. A
-# client that is sent away comes again after 20 ms at best.
+ATTEMPTS_MAX: Final = 5  # attempts to decide a request, if the transaction changes while it waits or gets a producer id
+# How long a new transaction waits for the end of the previous one, whose markers take about as long as two commits. A
+# client that must retry comes back after at least 20 ms.
 PATIENCE_MS: Final = 100
 
 Decide = Callable[[Known, int | None], Outcome]  # the second argument is a new producer id, if one was fetched
@@ -54,7 +55,7 @@ class Initialized(NamedTuple):
 
 
 class NoProducerId(Exception):
-    """The controller gave no block of producer ids; `kafka_error` says why."""
+    """The controller did not allocate producer ids; `kafka_error` is the reason."""
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(f"no producer id could be allocated: {error.name}")
@@ -74,7 +75,7 @@ class TransactionCoordinator:
     ) -> None:
         """`next_producer_id` raises NoProducerId. `start` runs a coroutine as a task of the node."""
         self.config = config
-        self.partition_count = partition_count  # of __transaction_state; set it when the topic exists with another
+        self.partition_count = partition_count  # of __transaction_state; set it if the topic has a different number
         self._clock = clock
         self._next_producer_id = next_producer_id
         self._start = start
@@ -87,7 +88,7 @@ class TransactionCoordinator:
             config.write_timeout_ms,
         )
 
-    # --- partitions come and go
+    # --- partitions
 
     def partition_for(self, transactional_id: str) -> int:
         return partition_for(transactional_id, self.partition_count)
@@ -139,7 +140,7 @@ class TransactionCoordinator:
         if isinstance(done, ErrorCode):
             return Initialized(done)
         if done.state is State.PREPARE_ABORT:
-            return Initialized(ErrorCode.CONCURRENT_TRANSACTIONS)  # its producer is fenced now; come again
+            return Initialized(ErrorCode.CONCURRENT_TRANSACTIONS)  # its producer is fenced now; the client retries
         return Initialized(ErrorCode.NONE, done.producer_id, done.producer_epoch)
 
     # --- AddPartitionsToTxn, AddOffsetsToTxn
@@ -155,9 +156,10 @@ class TransactionCoordinator:
         transaction_version: int,
         connection: int = 0,
     ) -> dict[TopicPartition, ErrorCode]:
-        """Adds the partitions to the transaction, which begins it; or says of each whether it is in it.
+        """Adds the partitions to the transaction, which this begins if needed; with `verify_only`, returns whether each
+        is in it.
 
-        `connection` is the number of the producer's connection, 0 for a question of another node (see `_is_late`).
+        `connection` is the number of the producer's connection, 0 for a request from another node (see `_is_late`).
         """
         producer, asked = Producer(producer_id, producer_epoch), frozenset(partitions)
         if not transactional_id:
@@ -278,7 +280,8 @@ class TransactionCoordinator:
         return entry
 
     def transactions(self) -> list[Transaction] | ErrorCode:
-        """All that this node coordinates; an error while a partition is loading, since a partial list looks whole."""
+        """All transactions that this node coordinates. An error while a partition is loading, because a partial list
+        would look complete."""
         try:
             shards = self._runtime.shards()
         except Loading as error:
@@ -295,7 +298,7 @@ class TransactionCoordinator:
         for _, shard in self._runtime.active():
             shard.expire(now_ms)
 
-    # --- how a transition is written
+    # --- writing transitions
 
     def _shard(self, transactional_id: str) -> TransactionShard:
         return self._runtime.shard(self.partition_for(transactional_id))
@@ -303,10 +306,12 @@ class TransactionCoordinator:
     async def _change(
         self, transactional_id: str, decide: Decide, connection: int = 0, patience_ms: int = 0
     ) -> Transaction | ErrorCode:
-        """Writes what `decide` returns; the error of its record, or the transaction once that is committed.
+        """Writes the result of `decide`. Returns the transaction once its record is committed, or the error of the
+        write.
 
-        With `patience_ms` it begins a transaction: it waits for the end of the one before, instead of asking the client
-        to come again, and its record follows the completion in the same commit.
+        A positive `patience_ms` is for requests that begin a transaction: it waits for the end of the previous
+        transaction, so that the client need not retry, and the new record shares the commit of that transaction's
+        completion.
         """
         new_id: int | None = None
         until_ns = self._clock.monotonic_ns() + patience_ms * NS_PER_MS
@@ -340,7 +345,7 @@ class TransactionCoordinator:
     async def _when_open(
         self, transactional_id: str, step: Callable[[], _Written | Needs | ErrorCode], within_ns: int
     ) -> _Written | Needs | ErrorCode:
-        """Takes the step in the moment in which the id's next transaction may begin."""
+        """Runs `step` at the moment when the id's next transaction may begin."""
         taken: asyncio.Future[_Written | Needs | ErrorCode] = asyncio.get_running_loop().create_future()
 
         def take() -> None:
@@ -367,7 +372,7 @@ class TransactionCoordinator:
 
 
 class _Written(NamedTuple):
-    """A transition whose record was given to the log."""
+    """A transition whose record was appended to the log."""
 
     shard: TransactionShard
     transaction: Transaction
@@ -388,5 +393,5 @@ def _is_late(known: Known, producer: Producer, connection: int) -> bool:
 
 
 def _resolve(future: asyncio.Future[ErrorCode], error: ErrorCode) -> None:
-    if not future.done():  # done: the client has gone and its handler was cancelled
+    if not future.done():  # done: the client is gone and its handler was cancelled
         future.set_result(error)

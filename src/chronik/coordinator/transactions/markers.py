@@ -1,8 +1,7 @@
 """The markers that the coordinator requests to end a transaction in its partitions.
 
-The coordinator decides first and writes markers afterwards. A decision in the log is final, so every partition must get
-its marker. `broker/transaction_markers.py` finds the leaders, retries until each marker is committed, and reports each
-partition.
+The coordinator first writes its decision, which is final, and then the markers. So every partition must get its marker.
+`broker/transaction_markers.py` finds the leaders, retries until each marker is committed, and reports each partition.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from chronik.coordinator.transactions.transaction import TopicPartition
 
 
 class MarkerOrder(NamedTuple):
-    """One transaction's markers. The producer's epoch is that of the decision: with epoch bump a new one."""
+    """One transaction's markers. The producer epoch is that of the decision; with epoch bump, this is a new epoch."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     commits: bool
-    transaction_version: int  # of the client, by which partitions compare epochs
+    transaction_version: int  # of the client; determines how partitions compare epochs
     coordinator_epoch: int
 
 
@@ -30,7 +29,7 @@ class Finished(Protocol):
 
 class MarkerWriter(Protocol):
     def write(self, state_partition: int, order: MarkerOrder, partition: TopicPartition, finished: Finished) -> None:
-        """Writes the marker to one partition, later, in a batch with others."""
+        """Queues the marker for one partition. It is written in a batch with others."""
 
     def forget(self, state_partition: int) -> None:
         """Drops the orders of a partition of `__transaction_state` that this node no longer leads."""

@@ -1,13 +1,13 @@
 """The state of one partition of `__transaction_state`: its transactional ids.
 
-State follows the log. Replaying a record also starts the next step: a timer for an ongoing transaction, markers for one
-that commits or aborts. Loading does this for every id. So a decision that was committed late, or by the previous
-leader, takes effect like any other.
+The state is derived from the log. Replaying a record also starts the next step: a timer for an ongoing transaction,
+markers for one that commits or aborts. Loading does this for every id. So a decision that was committed late, or by the
+previous leader, takes effect like any other.
 
 Each id has at most one pending transition. It stays pending while its record may still be committed, even if the client
 received a timeout, because a second decision on the old state could contradict the first. There is one exception: the
-next transaction may begin behind a completion that is pending, so that one commit covers both. The log keeps their
-order: the beginning is committed only if the completion is.
+next transaction may begin while the completion of the previous one is pending, so that one commit covers both. The log
+keeps their order: the beginning is committed only if the completion is.
 
 Invariants: a transaction completes only when every partition has its marker; markers are ordered only for a decision
 that is committed.
@@ -59,23 +59,25 @@ class Entry:
     def __init__(self) -> None:
         self.current: Transaction | None = None
         self.pending: Transaction | None = None
-        self.following: Transaction | None = None  # the next transaction, begun behind a completion that is pending
+        self.following: Transaction | None = None  # the next transaction, which began while a completion is pending
         self.is_removing = False
-        # The newest one on which a producer of the present id and epoch was served; 0: none, or by another leader.
+        # The newest connection of a served producer with the current id and epoch; 0: none, or served by another
+        # leader.
         self.connection = 0
         self.when_open: list[Callable[[], None]] = []  # called once the next transaction may begin
-        self.awaited: set[TopicPartition] = set()  # partitions of a decided transaction that have no marker yet
+        # Partitions of a decided transaction that have no committed marker yet.
+        self.awaited: set[TopicPartition] = set()
 
     @property
     def is_pending(self) -> bool:
-        """Whether a request has to wait for the transition that is under way, its markers included."""
+        """Whether a request must wait for a pending transition, including its markers."""
         if self.pending is not None or self.is_removing:
             return True
         return self.current is not None and self.current.state.is_prepared
 
     @property
     def is_completing(self) -> bool:
-        """Whether the last transaction is complete as soon as what the log holds is committed, and nothing follows."""
+        """Whether the last transaction is complete once the log is committed, and no other has begun."""
         pending = self.pending
         return pending is not None and pending.state.is_complete and self.following is None and not self.is_removing
 
@@ -90,12 +92,12 @@ class Entry:
 
 
 class Known(NamedTuple):
-    """What decisions about a transactional id are made on."""
+    """The input of decisions about a transactional id."""
 
-    current: Transaction | None  # as committed
-    is_pending: bool  # a transition is under way
-    transaction_version: int  # of the cluster
-    connection: int  # the newest one on which a producer of the present id and epoch was served
+    current: Transaction | None  # the committed state
+    is_pending: bool  # a transition is pending
+    transaction_version: int  # the cluster's level
+    connection: int  # the newest connection of a served producer with the current id and epoch
 
 
 class TransactionShard:
@@ -112,8 +114,8 @@ class TransactionShard:
         markers: MarkerWriter,
         time_out: Abort,
     ) -> None:
-        """`time_out` aborts an id's ongoing transaction; it may have to get a producer id first. It calls its second
-        argument if it could not."""
+        """`time_out` aborts an id's ongoing transaction, for which it may have to get a producer id. If it fails, it
+        calls its second argument."""
         self.index = index
         self.coordinator_epoch = coordinator_epoch
         self.open_transactions = OpenTransactions()
@@ -128,7 +130,7 @@ class TransactionShard:
         self._time_out = time_out
         self._serves = False
 
-    # --- what the runtime asks for
+    # --- called by the runtime
 
     def replay(self, record: CoordinatorRecord, offset: int) -> None:
         transactional_id = cast(TransactionLogKey, record.key).transactional_id
@@ -155,7 +157,7 @@ class TransactionShard:
                 pending=pending.state.name,
                 replayed=value.transaction_status,
             )
-            # It also knows what the log does not hold.
+            # The pending value also has fields that the log does not hold.
             entry.current, entry.pending, entry.following = pending, entry.following, None
         if before is not None and before.producer != entry.current.producer:
             entry.connection = 0
@@ -188,25 +190,25 @@ class TransactionShard:
         return Known(entry.current, entry.is_pending, self.transaction_version, entry.connection)
 
     def find_to_begin(self, transactional_id: str) -> Known:
-        """As `find`, for a request that begins a transaction: a completion that is pending counts as done."""
+        """Like `find`, for a request that begins a transaction: a pending completion counts as complete."""
         entry = self.entries.get(transactional_id)
         if entry is None or not entry.is_completing:
             return self.find(transactional_id)
         return Known(entry.pending, False, self.transaction_version, entry.connection)
 
     def served(self, transaction: Transaction, connection: int) -> None:
-        """A request that made this transition was carried out, and came on this connection."""
+        """A request on this connection made this transition."""
         entry = self.entries.get(transaction.transactional_id)
         if entry is not None and entry.current is not None and entry.current.producer == transaction.producer:
             entry.connection = max(entry.connection, connection)
 
     def when_open(self, transactional_id: str, tell: Callable[[], None]) -> None:
-        """Calls back once the id's next transaction may begin, or once this shard has ended. What is written in the
-        call shares the commit of the completion before it."""
+        """Calls back once the id's next transaction may begin, or once this shard has ended. A record that the callback
+        writes shares the commit of the completion before it."""
         self.entries[transactional_id].when_open.append(tell)
 
     def change(self, transaction: Transaction, written: OnWritten = ignore) -> Decision:
-        """Makes the transition the pending one. Nothing else may be decided about this id until it is settled."""
+        """Sets the pending transition. Until it is settled, no other decision about this id is made."""
         entry = self.entries.get(transaction.transactional_id)
         if entry is None:
             entry = self.entries[transaction.transactional_id] = Entry()
@@ -224,7 +226,8 @@ class TransactionShard:
         return Decision([to_record(transaction, self.transaction_version)], written)
 
     def take_back(self, transactional_id: str) -> None:
-        """The log refused the id's last transition. One that the log took stays pending, whatever was told of it."""
+        """Removes the id's pending transition, because the log refused its record. A transition that the log accepted
+        stays pending, even if it was reported as failed."""
         entry = self.entries.get(transactional_id)
         if entry is None or not self._serves:
             return
@@ -236,7 +239,7 @@ class TransactionShard:
         if entry.current is None:
             del self.entries[transactional_id]
 
-    # --- what follows from a committed record
+    # --- effects of committed records
 
     def _follow(self, entry: Entry, current: Transaction) -> None:
         transactional_id = current.transactional_id
@@ -254,18 +257,18 @@ class TransactionShard:
                 self._complete(order)
 
     def _left_ms(self, current: Transaction) -> int:
-        """Until the timeout. A clock that was set back does not make it longer than a whole timeout."""
+        """The time until the timeout. If the clock was set back, at most a whole timeout."""
         return min(max(current.start_ms + current.timeout_ms - self._clock.wall_ms(), 0), current.timeout_ms)
 
     def _timed_out(self, transactional_id: str) -> None:
         known = self.find(transactional_id)
         if known.current is None or known.current.state is not State.ONGOING:
             return
-        if not known.is_pending:  # else the log has it, and its replay sets the deadline again
+        if not known.is_pending:  # otherwise the record is in the log, and its replay sets the deadline again
             self._time_out(transactional_id, partial(self._abort_later, transactional_id))
 
     def _abort_later(self, transactional_id: str) -> None:
-        """Aborting an overdue transaction failed. It is tried until it succeeds: a transaction never hangs."""
+        """Retries the abort of an overdue transaction until it succeeds, so that no transaction hangs."""
         if self._serves:
             self._retries.put(transactional_id, partial(self._timed_out, transactional_id))
 
@@ -309,10 +312,10 @@ class TransactionShard:
         if error is not ErrorCode.NONE and self._serves:
             self._retries.put(order.transactional_id, partial(self._complete, order))
 
-    # --- the end of ids
+    # --- expiry of ids
 
     def expire(self, now_ms: int) -> None:
-        """Removes ids that have not been used for a long time. Ids with an open transaction stay, however old."""
+        """Removes ids that were not used for a long time. An id with an open transaction stays."""
         for transactional_ids in self._unused(now_ms - self._config.id_expiration_ms):
             for transactional_id in transactional_ids:
                 self.entries[transactional_id].is_removing = True

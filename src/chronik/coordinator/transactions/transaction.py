@@ -1,7 +1,7 @@
 """The state of one transactional id, as a value, and its record in `__transaction_state`.
 
 The record is Kafka's (TransactionLogValue v0 and v1), so the topic can be read by Kafka's tools and by another broker.
-A `Transaction` is never changed: a transition makes a new one (`transitions`).
+A `Transaction` is immutable: a transition creates a new one (see `transitions`).
 
 State            follows                                        meaning
 EMPTY            EMPTY, COMPLETE_*                              an id and an epoch were handed out
@@ -23,17 +23,17 @@ from chronik.wire.messages.transaction_records import PartitionsSchema, Transact
 
 RECORD_TYPES: Final = {TransactionLogKey.record_type: RecordType(TransactionLogKey, TransactionLogValue)}
 EPOCH_MAX: Final = 2**15 - 1
-# The last epoch that a client gets. One more is left for fencing it.
+# The last epoch that clients get. The next one is reserved for fencing.
 CLIENT_EPOCH_MAX: Final = EPOCH_MAX - 1
 NO_TIME: Final = -1
-NEVER_MS: Final = 2**31 - 1  # the timeout of two-phase commit: only the client ends the transaction
-EPOCH_BUMP_SINCE: Final = 2  # of transaction.version: each transaction of a producer has an epoch of its own
+NEVER_MS: Final = 2**31 - 1  # the timeout with two-phase commit: only the client ends the transaction
+EPOCH_BUMP_SINCE: Final = 2  # level of transaction.version: each transaction of a producer has a separate epoch
 
 TopicPartition = tuple[str, int]
 
 
 class State(IntEnum):
-    """The numbers are those in the log."""
+    """The numbers in the log."""
 
     EMPTY = 0
     ONGOING = 1
@@ -57,7 +57,7 @@ class State(IntEnum):
 
 
 _LABELS: Final = {state: "".join(word.capitalize() for word in state.name.split("_")) for state in State}
-# Kafka also knows these. Neither is ever in the log, and no transaction of ours is in them.
+# Kafka has these states as well. They are never in the log, and no transaction here is in them.
 OTHER_LABELS: Final = ("Dead", "PrepareEpochFence")
 
 
@@ -66,7 +66,7 @@ class Transaction:
     transactional_id: str
     producer_id: int
     previous_producer_id: int = NO_PRODUCER_ID  # before the last transition
-    next_producer_id: int = NO_PRODUCER_ID  # after this transaction, when its epochs are used up
+    next_producer_id: int = NO_PRODUCER_ID  # for the next transaction, when the current id has no epochs left
     producer_epoch: int
     last_producer_epoch: int = NO_PRODUCER_EPOCH  # before the last bump; not in the log
     timeout_ms: int
@@ -147,7 +147,8 @@ def from_record(transactional_id: str, value: TransactionLogValue) -> Transactio
 
 
 def _epoch_before(transaction: Transaction) -> int:
-    """The log does not hold the last epoch. With epoch bump the end of a transaction tells it."""
+    """The epoch before the last bump is not in the log. With epoch bump, it follows from the state of the
+    transaction."""
     if not transaction.has_epoch_bump or not (transaction.state.is_prepared or transaction.state.is_complete):
         return NO_PRODUCER_EPOCH
     return transaction.producer_epoch - 1 if transaction.producer_epoch else CLIENT_EPOCH_MAX

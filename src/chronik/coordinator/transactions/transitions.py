@@ -1,10 +1,10 @@
 """The effect of each request on a transaction. Pure functions: a value and a request in, a new value or an error out.
 
-The order of the checks is Kafka's, because clients react to the first error. `is_pending` says that the transaction
-waits for its own last transition: a record that is not committed yet, or markers that are being written. The caller
-then gets CONCURRENT_TRANSACTIONS and comes again.
+The order of the checks is Kafka's, because clients react to the first error. `is_pending` says that the last transition
+is not finished: its record is not committed yet, or markers are being written. The client then gets
+CONCURRENT_TRANSACTIONS and retries.
 
-A transition that needs a new producer id returns NEEDS_PRODUCER_ID if none was given. The caller gets one and asks
+A transition that needs a new producer id returns NEEDS_PRODUCER_ID if none was given. The caller gets one and decides
 again, because the transaction may have changed meanwhile.
 """
 
@@ -32,11 +32,12 @@ class Needs(Enum):
 
 
 NEEDS_PRODUCER_ID: Final = Needs.PRODUCER_ID
-Outcome = Transaction | ErrorCode | Needs  # a transition to write, why there is none (NONE: nothing to do), or a need
+# A transition to write; or the reason why there is none (NONE: nothing to do); or a need for a producer id.
+Outcome = Transaction | ErrorCode | Needs
 
 
 class Producer(NamedTuple):
-    """The id and epoch that a request names."""
+    """The producer id and epoch in a request."""
 
     producer_id: int
     epoch: int
@@ -56,10 +57,10 @@ def initialize(
     new_producer_id: int | None,
     now_ms: int,
 ) -> Outcome:
-    """`expected` is what the producer believes it has, if it wants to go on with it.
+    """`expected` is the id and epoch that the producer wants to continue with, if any.
 
-    A result in PREPARE_ABORT fences the producer of an ongoing transaction: once it is written, the caller is told
-    CONCURRENT_TRANSACTIONS and comes again.
+    A result in PREPARE_ABORT fences the producer of an ongoing transaction: once it is written, the client gets
+    CONCURRENT_TRANSACTIONS and retries.
     """
     if is_pending:
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -97,12 +98,12 @@ def initialize(
         last_epoch = current.producer_epoch if is_current else NO_PRODUCER_EPOCH
         return replace(fresh, producer_epoch=current.producer_epoch + 1, last_producer_epoch=last_epoch)
     if expected.epoch == current.last_producer_epoch:
-        return fresh  # a repeated request: no other producer has asked since
+        return fresh  # a retry: no other producer has initialized since
     return ErrorCode.PRODUCER_FENCED
 
 
 def _may_go_on(current: Transaction, expected: Producer) -> bool:
-    """The id is the present one; or the one before, if its epochs were used up: then the answer was lost."""
+    """Whether the id is current; or is the previous one, whose epochs were used up: then the response was lost."""
     if expected.producer_id == current.producer_id:
         return True
     return expected.producer_id == current.previous_producer_id and expected.epoch >= CLIENT_EPOCH_MAX
@@ -142,7 +143,7 @@ def add_partitions(
     now_ms: int,
 ) -> Transaction | ErrorCode:
     if is_pending:
-        # Before the id is compared: the producer may have the next one already, which is still on its way to the log.
+        # This comes before the check of the id: the producer may already have the next id, which is not committed yet.
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if current is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -164,7 +165,7 @@ def add_partitions(
 def verify_partitions(
     current: Transaction | None, producer: Producer, partitions: frozenset[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Whether the partitions are in the ongoing transaction. The append itself is guarded, so nothing is awaited."""
+    """Whether the partitions are in the ongoing transaction. It need not wait, because the append is guarded."""
     if current is None:
         error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
     else:
@@ -210,7 +211,7 @@ def end_with_same_epoch(
             client_version=0,
         )
     if current.state is (State.COMPLETE_COMMIT if commits else State.COMPLETE_ABORT):
-        return ErrorCode.NONE  # a repeated request
+        return ErrorCode.NONE  # a retry
     return ErrorCode.INVALID_TXN_STATE
 
 
@@ -224,9 +225,9 @@ def end_with_epoch_bump(
     new_producer_id: int | None,
     now_ms: int,
 ) -> Outcome:
-    """EndTxn from v5 on: the end of a transaction raises the epoch, so a late request never ends the next one.
+    """EndTxn from v5 on: the end of a transaction raises the epoch, so a delayed request cannot end the next one.
 
-    Outside of ONGOING an epoch below the present one is a repeated request, and the present one is a new one:
+    Except in ONGOING, a request with an older epoch is a retry, and a request with the current epoch is a new one:
 
                      abort, repeated    abort, present   commit, repeated   commit, present
     EMPTY            PRODUCER_FENCED    bump             PRODUCER_FENCED    INVALID_TXN_STATE
@@ -234,7 +235,7 @@ def end_with_epoch_bump(
     COMPLETE_COMMIT  INVALID_TXN_STATE  bump             NONE               INVALID_TXN_STATE
     """
     if is_pending:
-        # Before id and epoch are compared: those that the producer names may be on their way to the log.
+        # This comes before the check of id and epoch: those that the producer has may not be committed yet.
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if current is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -256,7 +257,7 @@ def end_with_epoch_bump(
 
 
 def _is_repeated(current: Transaction, producer: Producer) -> bool:
-    """The request names the id and epoch from before the end of the last transaction."""
+    """Whether the request has the id and epoch from before the end of the last transaction."""
     if producer.producer_id == current.producer_id and producer.epoch == current.producer_epoch - 1:
         return True
     return (

@@ -92,7 +92,7 @@ class NewIsr(Struct):
 
 class IsrMember(Struct):
     broker_id: int32
-    broker_epoch: int64 = -1  # -1: the leader does not know it
+    broker_epoch: int64 = -1  # -1: not known to the leader
 
 
 def _changeable(view: View, topic: Topic | None, change: NewIsr, broker_id: int) -> Topic:

@@ -1,7 +1,8 @@
-"""Replicas that can take no more records, as on a full disk, leave the ISR; another leads where one of them led.
+"""Removes replicas that cannot write records, such as on a full disk, from the ISR. Another replica takes over
+leadership.
 
-They keep what they hold: where the ISR becomes smaller than min.insync.replicas they stay eligible. A replica without
-another live one in the ISR stays as it is: it alone can still serve readers.
+The replicas keep their records: if the ISR becomes smaller than min.insync.replicas, they stay eligible. A replica
+without another live one in the ISR is not removed, because only it can still serve consumers.
 """
 
 from __future__ import annotations

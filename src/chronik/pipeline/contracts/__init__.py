@@ -1,5 +1,5 @@
-"""Contracts: how many of a topic's stored records a schema would refuse, by which rule, and which is the first.
+"""Contracts: counts how many of a topic's stored records a schema would refuse, by rule, with the first record of each.
 
-Most records are judged column by column (`facts`); what columns cannot decide, record by record. Both give the same
-answer; the second alone gives all of it.
+Most records are judged column by column (`facts`); records that columns cannot decide are judged one by one. Both
+methods agree, and the second one can judge every record.
 """

@@ -1,4 +1,4 @@
-"""Reads what a topic stores and judges it by a contract. Blocking; bounded by what it is told to read."""
+"""Reads a topic's stored records and judges them by a contract. Blocking; reads only the given ranges."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SCHEMA_SUFFIXES: Final = (".json", ".jsonschema")
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The first record that breaks a rule: the oldest by time, then by place."""
+    """The first record that breaks a rule: the oldest by timestamp, then by partition and offset."""
 
     timestamp: datetime
     partition: int
@@ -47,7 +47,7 @@ class Broken:
 class Report:
     records: int = 0
     broken: int = 0
-    one_by_one: int = 0  # judged record by record
+    one_by_one: int = 0  # number of records that were judged one by one
     by_rule: Counter[str] = field(default_factory=Counter)
     first: Broken | None = None
     first_of: dict[str, Broken] = field(default_factory=dict)
@@ -64,7 +64,8 @@ class Report:
 
 
 def contract_in(file: str, topic: str, name: str | None = None) -> tuple[Contract, Bronze | None]:
-    """A JSON Schema, or what a pipeline file declares of the topic. `name` chooses among several declarations."""
+    """The contract in a JSON Schema, or in a pipeline file's declaration of the topic. `name` selects one of several
+    declarations."""
     path = Path(file)
     if path.suffix in SCHEMA_SUFFIXES:
         try:
@@ -102,7 +103,7 @@ def check(
     security: QuerySecurity = NO_QUERY_SECURITY,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Report:
-    """Judges the records of these ranges of offsets; with `sample`, every n-th of each partition."""
+    """Judges the records in these offset ranges; with `sample`, every n-th record of each partition."""
     report = Report()
     columns = COLUMNS if bronze is not None else COLUMNS[1:5]
     finder = FactFinder(contract.paths, contract.objects, contract.texts) if contract.is_columnar else None
@@ -115,7 +116,7 @@ def check(
                 start=start,
                 end=end,
                 columns=columns,
-                fail_on_data_loss=False,  # what retention deletes meanwhile is no longer stored
+                fail_on_data_loss=False,  # records that retention deletes meanwhile are no longer stored
                 client_id="chronik-contract",
                 security=security,
             ):
@@ -131,7 +132,7 @@ def check(
 def judge(
     contract: Contract, bronze: Bronze | None, finder: FactFinder | None, batch: pa.RecordBatch, report: Report
 ) -> None:
-    """One block. Columns first; then, one by one, the records that they leave open."""
+    """Judges one block: first by columns, then the undecided records one by one."""
     count = batch.num_rows
     report.records += count
     values = batch.column("value")
@@ -167,7 +168,7 @@ def judge(
 
 
 def _note_certain(rule: str, mask: Mask, batch: pa.RecordBatch, report: Report) -> None:
-    """The first record of a rule in this block."""
+    """Notes the first record in this block that breaks a rule."""
     hit = pa.table(batch.select(["timestamp", "partition", "offset"])).filter(pa.array(mask))
     order = [(name, "ascending") for name in ("timestamp", "partition", "offset")]
     [row] = hit.take(pc.sort_indices(hit, sort_keys=order)[:1]).to_pylist()
@@ -175,7 +176,7 @@ def _note_certain(rule: str, mask: Mask, batch: pa.RecordBatch, report: Report) 
 
 
 def _texts(values: pa.Array) -> tuple[pa.Array, Mask]:
-    """Values as text; what is not UTF-8 is null, and False in the mask."""
+    """Values as text. A value that is not UTF-8 is null, and False in the mask."""
     try:
         return pc.cast(values, pa.string()), np.ones(len(values), np.bool_)
     except pa.ArrowInvalid:
@@ -199,7 +200,8 @@ def _every(batch: pa.RecordBatch, sample: int) -> pa.RecordBatch:
 def ranges_of(
     starts: Mapping[int, int], ends: Mapping[int, int], *, last: int | None, records_max: int | None
 ) -> dict[int, tuple[int, int]]:
-    """Start and end per partition: the last N of each, and at most `records_max` of the newest offsets in all."""
+    """Start and end per partition: the last N offsets of each, and at most `records_max` of the newest offsets in
+    total."""
     spans = {each: max(0, ends[each] - starts[each]) for each in starts}
     if last is not None:
         spans = {each: min(span, last) for each, span in spans.items()}
@@ -209,7 +211,7 @@ def ranges_of(
 
 
 def _shared(spans: Mapping[int, int], limit: int) -> dict[int, int]:
-    """The limit, shared evenly; what a short partition leaves goes to the others."""
+    """Shares the limit evenly; what a short partition does not need goes to the others."""
     shared: dict[int, int] = {}
     left = limit
     order: Sequence[int] = sorted(spans, key=lambda each: spans[each])

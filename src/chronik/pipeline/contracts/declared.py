@@ -1,6 +1,7 @@
-"""The declared schema of a pipeline as rules: which records the flow would send to its dead letters.
+"""The declared schema of a pipeline as rules: they find the records that the flow would send to its dead letters.
 
-A record breaks one rule, the first, as its dead letter has one error class. `plain_rows` decides what columns cannot.
+A record counts for the first rule that it breaks, because its dead letter has one error class. `plain_rows` decides
+records that columns cannot decide.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from chronik.pipeline.ddl import Kind, Scalar, Struct, parse_ddl
 from chronik.pipeline.declarations import Bronze
 from chronik.pipeline.plain_rows import PlainRows
 
-# Times in the one form that needs no second look.
+# Times in the one format that needs no further check.
 _MOMENT = r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?Z$"
 _DAY = r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])$"
-_DIGITS_MAX = 9  # fits every integer but the two smallest kinds
+_DIGITS_MAX = 9  # fits into every integer type except the two smallest
 
 
 class DeclaredSchema:
-    """Labels are an error class and, for a type, the field: `VALUE_WRONG_TYPE amount is no double`."""
+    """A label is an error class and, for a type error, the field: `VALUE_WRONG_TYPE amount is no double`."""
 
     def __init__(self, bronze: Bronze) -> None:
         self._bronze = bronze
@@ -53,11 +54,11 @@ class DeclaredSchema:
             for label in sorted({each[0] for each in told if each is not None and each[0]})
         }
         for path in self.texts:
-            # A field after the one that is wrong is not looked at.
+            # Fields after the wrong one are ignored.
             is_looked_at = facts.where([each is not None and path in each[1] for each in told])
             if is_looked_at.any():
                 unknown |= is_looked_at & self._is_dubious(path, facts)
-        # Spark refuses equal names anywhere in a value; those of undeclared objects are in no shape.
+        # Spark refuses duplicate names at any depth, but shapes do not include undeclared objects.
         braces = pc.fill_null(pc.count_substring(facts.whole, "{"), 0).to_numpy(zero_copy_only=False)
         objects = np.zeros(len(unknown), np.int64)
         if facts.shapes:
@@ -67,9 +68,9 @@ class DeclaredSchema:
         return Verdicts(fails, unknown)
 
     def _first_of(self, shape: Shape) -> tuple[str, set[Path]] | None:
-        """The first rule that the values of a shape break, if any, and the fields before it whose values matter too.
+        """The first rule that values of this shape break, if any, and the fields before it whose values matter as well.
 
-        None where only a look at each value tells.
+        None if each value must be examined.
         """
         if shape.has_duplicates or shape.types[()] != "OBJECT":
             return None
@@ -94,7 +95,7 @@ class DeclaredSchema:
                 yield bool(set(shape.names.get(path, ())) - {name for name, _ in kind.fields})
 
     def _is_dubious(self, path: Path, facts: Facts) -> Mask:
-        """Where a field is there and not good for certain."""
+        """The rows in which the field is present and not certainly valid."""
         kind, text = self._kinds[path], facts.texts[path]
         is_there = facts.where([shape.types[path] not in (MISSING, "NULL") for shape in facts.shapes])
         assert isinstance(kind, Scalar)
@@ -105,7 +106,7 @@ class DeclaredSchema:
                 is_good = pc.match_substring_regex(text, _DAY)
             case "integer" | "long":
                 is_good = pc.less_equal(pc.utf8_length(text), _DIGITS_MAX)
-            case _:  # a double whose exponent cannot be too large
+            case _:  # a double with an exponent that cannot be too large
                 is_good = pc.and_(
                     pc.less_equal(pc.utf8_length(text), 30), pc.invert(pc.match_substring_regex(text, "[eE]"))
                 )
@@ -122,7 +123,7 @@ class DeclaredSchema:
 
 
 def of_key(bronze: Bronze, keys: pa.Array) -> Mask:
-    """Where a record's key needs a second look."""
+    """The rows in which the record's key needs a further check."""
     if not bronze.key:
         return np.zeros(len(keys), np.bool_)
     is_number = bronze.key.split(None, 1)[1].lower() != "string"
@@ -140,7 +141,7 @@ def _has_limits(kind: Scalar) -> bool:
 
 
 def _accepted(kind: Kind) -> tuple[str, ...] | None:
-    """Types of JSON that fit; nothing where all do, None where only a look at each value tells."""
+    """The JSON types that fit. Empty: all types fit. None: each value must be examined."""
     if isinstance(kind, Struct):
         return ("OBJECT",)
     if not isinstance(kind, Scalar) or kind.name in ("byte", "short", "binary", "timestamp_ntz", "float"):

@@ -1,10 +1,10 @@
-"""What columns show about many JSON values at once: their shapes, and the text of fields. DuckDB parses.
+"""Facts about many JSON values at once, as columns: their shapes, and the text of fields. DuckDB parses the values.
 
-A shape is what values have in common: the names in each declared object, in order, and the type of each declared field.
-Topics have few shapes, so a rule about shapes is asked once for each and not once for each record.
+A shape is the structure of a value: the names in each declared object, in order, and the type of each declared field.
+Topics have few shapes, so a rule about shapes is evaluated once per shape, not once per record.
 
-DuckDB's parser takes a little more than JSON (commas before a bracket, NaN), and the first of two equal names. Values
-for which this may matter are not `sane`, and no fact of theirs counts.
+DuckDB's parser accepts slightly more than JSON (commas before a bracket, NaN), and uses the first of two equal names.
+Values for which this may matter are not `sane`, and their facts are ignored.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ MISSING: Final = "MISSING"
 INTEGERS: Final = ("UBIGINT", "BIGINT")
 NUMBERS: Final = (*INTEGERS, "DOUBLE")
 _DUBIOUS: Final = r"(?i),\s*[}\]]|[:\[,]\s*[-+]?(nan|inf)"
-_UNIT: Final = "\x1f"  # in no JSON text, so it parts what a shape consists of
+_UNIT: Final = "\x1f"  # separates the parts of a shape, because no JSON text contains it
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """`types` by path, MISSING for a field that is not there; `names` by path of an object."""
+    """`types` by path, with MISSING for an absent field; `names` by path of an object."""
 
     types: dict[Path, str]
     names: dict[Path, tuple[str, ...]]
@@ -43,7 +43,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Of one block of values, row by row. `shape_of` is an index into `shapes`; it counts where `sane` holds."""
+    """Facts about one block of values, row by row. `shape_of` is an index into `shapes`, valid where `sane` is True."""
 
     sane: Mask
     shapes: list[Shape]
@@ -52,7 +52,7 @@ class Facts:
     whole: pa.Array
 
     def where(self, per_shape: Sequence[bool]) -> Mask:
-        """What holds for shapes, as rows."""
+        """Converts a value per shape to a mask of rows."""
         if not self.shapes:
             return np.zeros(len(self.sane), np.bool_)
         found: Mask = np.asarray(per_shape, np.bool_)[self.shape_of] & self.sane
@@ -64,7 +64,7 @@ def can_be_named(path: Path) -> bool:
 
 
 class FactFinder:
-    """Keeps its connection and the shapes it has met."""
+    """Keeps its connection and a cache of shapes."""
 
     def __init__(self, paths: Sequence[Path], objects: Sequence[Path], texts: Sequence[Path]) -> None:
         self._paths, self._objects, self._texts = list(paths), list(objects), list(texts)
@@ -85,7 +85,7 @@ class FactFinder:
         self._connection.close()
 
     def of(self, values: pa.Array) -> Facts:
-        """`values` are texts; nulls among them are not sane."""
+        """`values` are texts. Nulls are not sane."""
         count = len(values)
         rows = pa.table({"row": pa.array(np.arange(count)), "v": values})
         self._connection.register("chronik_values", rows)

@@ -1,8 +1,8 @@
-"""A JSON Schema as rules over columns. jsonschema decides what columns cannot.
+"""A JSON Schema as rules over columns. The package jsonschema decides records that columns cannot decide.
 
-Over columns: type, required, properties, additionalProperties (true or false), enum and const of scalars, bounds of
-numbers and lengths of texts, patterns without surprises, at any depth of objects. Any other keyword leaves a record to
-jsonschema if the field that it is about is there.
+Columns decide type, required, properties, additionalProperties (true or false), enum and const of scalars, bounds of
+numbers and lengths of texts, and simple patterns, at any depth of objects. With any other keyword, jsonschema decides
+the records that have the keyword's field.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ TYPES: Final[dict[str, tuple[str, ...]]] = {
     "boolean": ("BOOLEAN",),
     "null": ("NULL",),
 }
-EXACT_DIGITS_MAX: Final = 15  # an integer with more of them is not every double
-# A pattern that Python's and RE2's engines read alike: letters, digits, sets and counts of ASCII, no classes.
+EXACT_DIGITS_MAX: Final = 15  # a longer integer may not be exact as a double
+# A pattern that Python's and RE2's engines interpret alike: ASCII letters, digits, sets and counts, no classes.
 _PATTERN: Final = re.compile(
     r"\^?(?:(?:[A-Za-z0-9 _:@/,;=-]|\\[.+*?()/-]|\[[A-Za-z0-9_.:@/-]+\])(?:[?*+]|\{\d{1,3}(?:,\d{1,3})?\})?)*\$?"
 )
 
 
 class JsonSchema:
-    """Rules by their labels, such as `$.amount: type number`. Raises CONTRACT_INVALID for what is no schema."""
+    """Rules with labels such as `$.amount: type number`. Raises CONTRACT_INVALID for an invalid schema."""
 
     def __init__(self, schema: Any, file: str = "") -> None:
         from jsonschema.exceptions import SchemaError
@@ -80,7 +80,7 @@ class JsonSchema:
         self._validator = kind(schema)
         self._nodes: dict[Path, Mapping[str, Any]] = {}
         self._opaque: dict[Path, bool] = {}
-        # Before draft 6, 1.0 is no integer, and exclusiveMinimum is a boolean.
+        # Before draft 6, 1.0 is not an integer, and exclusiveMinimum is a boolean.
         self.is_columnar = "draft-04" not in str(kind.META_SCHEMA) and "draft-03" not in str(kind.META_SCHEMA)
         self._gather((), schema)
         self.paths = list(self._nodes)
@@ -104,7 +104,7 @@ class JsonSchema:
             else:
                 self._gather((*path, name), inner)
 
-    # --- over columns
+    # --- by columns
 
     def judge(self, facts: Facts) -> Verdicts:
         unknown = ~facts.sane
@@ -120,7 +120,7 @@ class JsonSchema:
         return Verdicts(fails, unknown)
 
     def _of_shape(self, shape: Shape) -> tuple[set[str], bool]:
-        """Rules that every value of the shape breaks, and whether there are some that only its values tell."""
+        """The rules that every value of the shape breaks, and whether other rules depend on the values."""
         fails: set[str] = set()
         if shape.has_duplicates:
             return fails, True
@@ -173,7 +173,7 @@ class JsonSchema:
                 yield _label(path, word, node[word]), is_text & ~is_met, np.zeros(len(is_met), np.bool_)
         if "pattern" in node:
             is_met = _true(pc.match_substring_regex(text, node["pattern"]))
-            # At a line break, $ means one thing to Python and another to RE2.
+            # Before a line break, $ matches in Python but not in RE2.
             has_break = _true(pc.match_substring(text, "\n"))
             yield _label(path, "pattern", node["pattern"]), is_text & ~is_met & ~has_break, is_text & has_break
         for word in ("enum", "const"):
@@ -202,7 +202,7 @@ class JsonSchema:
     # --- record by record
 
     def exact(self, row: Rows) -> list[str]:
-        """Labels of all rules that a record breaks."""
+        """The labels of all rules that a record breaks."""
         value = row["value"]
         if value is None:
             return []
@@ -266,7 +266,7 @@ def _is_columnar(word: str, node: Mapping[str, Any]) -> bool:
 
 
 def _numbers(text: pa.Array, is_number: Mask, is_double: Mask) -> tuple[Any, Mask]:
-    """As doubles, and where a double may not say what the text does."""
+    """The numbers as doubles, and a mask of those for which the double may differ from the text."""
     shown = pc.if_else(pa.array(is_number), text, None)
     is_long = _true(pc.greater(pc.utf8_length(shown), EXACT_DIGITS_MAX)) & ~is_double
     try:

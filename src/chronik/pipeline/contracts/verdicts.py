@@ -1,4 +1,4 @@
-"""What rules say of a block of records, and the interface of a set of rules."""
+"""The results of rules for a block of records, and the interface of a set of rules."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Rows = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """Rows that break each rule. Of `unknown` rows nothing here counts: they are judged one by one."""
+    """The rows that break each rule. Rows in `unknown` are undecided, and judged one by one."""
 
     fails: Mapping[str, Mask]
     unknown: Mask
 
 
 class Contract(Protocol):
-    """`paths`, `objects` and `texts` are the facts that it needs; none of them help if it is not `is_columnar`."""
+    """`paths`, `objects` and `texts` are the facts that it needs. If it is not `is_columnar`, it cannot use facts."""
 
     @property
     def paths(self) -> Sequence[Path]: ...
@@ -34,5 +34,5 @@ class Contract(Protocol):
     def judge(self, facts: Facts) -> Verdicts: ...
 
     def exact(self, row: Rows) -> list[str]:
-        """Labels of the rules that a record breaks."""
+        """The labels of the rules that a record breaks."""
         ...

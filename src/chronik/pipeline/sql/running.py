@@ -35,8 +35,8 @@ class QueryResult:
 
     @classmethod
     def to(cls, text: str, catalog: Catalog, *, locked: Mapping[str, str] | None = None) -> QueryResult:
-        """`locked` is for queries that strangers write: DuckDB then has no files, network or extensions, follows these
-        settings as well, and nothing can change that afterwards."""
+        """`locked` is for untrusted queries: DuckDB then has no access to files, network or extensions, uses these
+        settings as well, and its configuration cannot be changed."""
         settings = {"python_enable_replacements": "false"} if locked is None else {**LOCKED, **locked}
         connection = duckdb.connect(config=settings)
         known: set[str] = set()
@@ -61,7 +61,7 @@ class QueryResult:
             raise
 
     def types(self) -> list[str]:
-        """What DuckDB calls the type of each column."""
+        """DuckDB's name for the type of each column."""
         return [str(each[1]) for each in self._connection.description or ()]
 
     def rows(self) -> Iterator[tuple[Any, ...]]:

@@ -2,8 +2,8 @@
 
 `merge` merges a batch into a table. It applies the rule to the rows of the batch and the deletions that the table
 remembers. Deltalake's MERGE then makes one decision per key: whether to keep the batch's row or the table's. Repeating
-a batch changes nothing. The result does not depend on how records were divided into batches, if the order is total for
-the records of a key; `order` says when it is not.
+a batch changes nothing. If the order is total for the records of a key, the result does not depend on how records were
+divided into batches; `order` describes when it is not.
 
 The merge runs in one process; `rewriting` handles batches that are too large for that.
 """

@@ -17,8 +17,9 @@ from chronik.sim.topic_id_clients import OUT_OF_ORDER, topic_id_of
 from chronik.sim.topic_operators import CREATE, DELETE
 from chronik.sim.world import World
 
-STALE_READ, STALE_PRODUCE = "stale read", "stale produce"  # requests with former ids and epochs, when all is quiet
-LOG_START = "log start"  # log start offset found then
+# Requests with former ids and epochs, sent after all faults are healed.
+STALE_READ, STALE_PRODUCE = "stale read", "stale produce"
+LOG_START = "log start"  # the log start offset at that time
 
 
 def existing(cluster: SimCluster) -> Image:

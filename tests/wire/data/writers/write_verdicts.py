@@ -97,7 +97,7 @@ CASES = {
     "base_offset_negative": changed(base_offset=-1),
     "producer_without_sequence": changed(producer_id=5, producer_epoch=0),
     "producer_negative": changed(producer_id=-2),
-    # What the header does not show: found by walking the records.
+    # Errors that the header does not show, found by parsing the records.
     "walk.count_and_delta_one_more": changed(record_count=6, last_offset_delta=5),
     "walk.count_and_delta_one_less": changed(record_count=4, last_offset_delta=3),
     "walk.plain_payload_called_gzip": changed(attributes=1),

@@ -1,14 +1,15 @@
 """A classic group: its state, its members, and the rules by which they agree on a leader and a protocol.
 
     Empty -> PreparingRebalance -> CompletingRebalance -> Stable, and from the last two back to PreparingRebalance.
-    A preparing group whose members have all gone is Empty again; every state ends in Dead.
+    A preparing group that loses all members becomes Empty. Every state can change to Dead.
 
-Two kinds of state live here. `stored` is what the log holds: it changes by replay alone and survives a failover.
-Everything else is the round of joining that is under way, which is soft, as in Kafka: a new coordinator starts from
-`stored`, and members that were in the middle of a round find out and join again. An assignment reaches members only
-after it is in `stored`, so no generation that members have acted upon is ever forgotten.
+There are two kinds of state. `stored` is the group's record in the log: only replay changes it, and it survives a
+failover. Everything else describes the current rebalance and is not stored, as in Kafka: a new coordinator starts from
+`stored`, and members that were in a rebalance join again. An assignment is sent to members only after it is in
+`stored`, so a generation that members have acted on is never forgotten.
 
-Keeps the books and answers questions; never sets a timer, writes or waits (`rebalance` does).
+This class only keeps state and answers questions. `rebalance` sets timers, writes and waits.
+
 Invariants: `leader_id` is a member whenever there is one; the counts of joined members and of supported protocols agree
 with the members; a static id stands for exactly one member.
 """
@@ -55,29 +56,29 @@ class ClassicGroup:
 
     def __init__(self, group_id: str, memory: MemberMemory, now_ms: int = NO_TIMESTAMP) -> None:
         self.group_id = group_id
-        self.memory = memory  # where its members are counted
-        self.stored: GroupMetadataValue | None = None  # None: nothing but offsets is in the log
+        self.memory = memory  # counts the memory of the members
+        self.stored: GroupMetadataValue | None = None  # None: the log only has offsets of this group
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
         self.state_since_ms = now_ms
         self.generation = 0
-        self.protocol_type: str | None = None  # None: a simple group, which only keeps offsets
+        self.protocol_type: str | None = None  # None: a simple group, which only stores offsets
         self.protocol: str | None = None
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}  # group.instance.id to member id
-        self.pending_joins: dict[str, None] = {}  # ids handed out with MEMBER_ID_REQUIRED, not joined yet
-        self.pending_syncs: dict[str, None] = {}  # members told of this generation that have not asked for their part
-        self.joined_count = 0  # members whose JoinGroup waits
+        self.pending_joins: dict[str, None] = {}  # ids sent with MEMBER_ID_REQUIRED to clients that have not joined yet
+        self.pending_syncs: dict[str, None] = {}  # members of this generation that have not sent SyncGroup
+        self.joined_count = 0  # members with a waiting JoinGroup
         self.is_assigned = False  # the leader has sent this generation's assignment
-        self.has_new_member = False  # since the initial delay was last set
-        self.topics: frozenset[str] | None = None  # subscribed to; None when it cannot be known
+        self.has_new_member = False  # since the initial delay was last started
+        self.topics: frozenset[str] | None = None  # subscribed topics; None if unknown
         self._supporters: dict[str, int] = {}  # protocol name to the number of members that support it
 
-    # --- what the log holds
+    # --- the group's record
 
     def restore(self) -> None:
-        """Starts from what was replayed. Members count as present until their sessions run out."""
+        """Starts from the replayed record. Members count as present until their sessions expire."""
         stored = self.stored
         if stored is None:
             return
@@ -118,7 +119,7 @@ class ClassicGroup:
         )
 
     def begin_as_stable(self) -> None:
-        """The group goes on where a consumer group ended: its members have an assignment and were not asked to join."""
+        """Continues after a downgrade from a consumer group: the members have an assignment and need not rejoin."""
         self.state = GroupState.STABLE
         self.protocol = self.select_protocol()
         self.topics = self._subscribed_topics()
@@ -138,7 +139,7 @@ class ClassicGroup:
         self.state_since_ms = now_ms
 
     def begin_generation(self, now_ms: int) -> None:
-        """Ends the join round: the present members form the next generation."""
+        """Ends the join phase: the present members form the next generation."""
         check(
             self.state is GroupState.PREPARING,
             "18 a generation begins with a round of joining",
@@ -165,7 +166,8 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER
 
     def subscribes_to(self, topic: str) -> bool:
-        """When it cannot be known, a group of consumers is taken to read every topic."""
+        """Whether a member reads the topic. If the subscriptions are unknown, a group of consumers may read every
+        topic."""
         return self.uses_consumer_protocol if self.topics is None else topic in self.topics
 
     def _subscribed_topics(self) -> frozenset[str] | None:
@@ -177,10 +179,11 @@ class ClassicGroup:
             return None
         return subscribed_topics([member.metadata(self.protocol) for member in self.members.values()])
 
-    # --- what every kind of group answers
+    # --- interface of all kinds of groups
 
     def may_commit(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
-        """A member of the current generation may; anybody (generation -1) while the group has no members."""
+        """Allowed for a member of the current generation; for every client (generation -1) while the group has no
+        members."""
         generation = request.generation_id_or_member_epoch
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -192,12 +195,12 @@ class ClassicGroup:
             return error
         if generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        # Its generation is right, so it has heard of this round; until the assignment is there it owns nothing.
+        # The member knows the current generation, but owns no partitions until it has its assignment.
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.COMPLETING else ErrorCode.NONE
 
     def may_commit_in_transaction(self, request: OffsetCommitRequest) -> ErrorCode:
-        """A member of the current generation may, whatever the state of its group, and a producer that names neither a
-        member nor a generation."""
+        """Allowed for a member of the current generation, whatever the group's state, and for a producer that names
+        neither a member nor a generation."""
         generation = request.generation_id_or_member_epoch
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -274,7 +277,7 @@ class ClassicGroup:
         self._join_no_longer_pending(member.member_id)
 
     def await_id(self, member_id: str) -> None:
-        """The id has been handed out; who got it is expected to join with it."""
+        """Expects the client that got this id to join with it."""
         check(
             member_id not in self.members and member_id not in self.pending_joins,
             "18 a member's id is given once",
@@ -290,13 +293,13 @@ class ClassicGroup:
             self.memory.change(-MEMBER_BYTES - len(member_id))
 
     def _count_bytes(self, member: Member, size_bytes: int | None = None) -> None:
-        """`size_bytes` of 0: the member is gone."""
+        """`size_bytes` is 0 when the member is removed."""
         size_bytes = member.size_bytes if size_bytes is None else size_bytes
         more_bytes, member.held_bytes = size_bytes - member.held_bytes, size_bytes
         self.memory.change(more_bytes)
 
     def let_go(self) -> None:
-        """The group is another coordinator's now: its members no longer count here."""
+        """Another coordinator has the group now: its members no longer count here."""
         for member in self.members.values():
             self._count_bytes(member, 0)
         for member_id in list(self.pending_joins):
@@ -309,7 +312,7 @@ class ClassicGroup:
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_bytes(member, 0)
-            # A new member may have been dropped while its join waited; it comes again if it is still alive.
+            # A new member may be dropped while its join waits; it joins again if it is still alive.
             self.answer_join(member, join_error(ErrorCode.UNKNOWN_MEMBER_ID))
             self.answer_sync(member, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
             self._count_protocols(member.protocols, -1)
@@ -333,7 +336,7 @@ class ClassicGroup:
         self._count_bytes(member)
 
     def replace_static(self, old_member_id: str, new_member_id: str) -> Member:
-        """Gives a static member's place, assignment included, to its next incarnation and fences the old one."""
+        """Gives a static member's place, including its assignment, to its next process, and fences the old one."""
         member = self.members.pop(old_member_id)
         instance_id = member.group_instance_id
         check(
@@ -359,7 +362,8 @@ class ClassicGroup:
         return member
 
     def identify(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Whether this is who it says it is. A static id that another member holds now means: you were replaced."""
+        """Checks the member's identity. If another member has the static id now, this one was replaced and is
+        fenced."""
         if group_instance_id is not None:
             current = self.static_members.get(group_instance_id)
             if current is None:
@@ -376,7 +380,8 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def elect_joined_leader(self) -> bool:
-        """The leader stays unless it did not rejoin; then the first that did. False when there is nobody to lead."""
+        """Keeps the leader if it has rejoined; else elects the first member that has. False if no leader can be
+        elected."""
         if self.leader_id is not None and self.members[self.leader_id].join_reply is not None:
             return True
         joined = next((member for member in self.members.values() if member.join_reply is not None), None)
@@ -388,14 +393,14 @@ class ClassicGroup:
     # --- protocols
 
     def supports(self, protocol_type: str, names: set[str]) -> bool:
-        """Whether somebody who offers these could be a member: one of them must be supported by all others."""
+        """Whether a client with these protocols could join: all members must support one of them."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(names)
         everyone = len(self.members)
         return protocol_type == self.protocol_type and any(self._supporters.get(name, 0) == everyone for name in names)
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all support; of equally many votes the first wins."""
+        """Each member votes for its first protocol that all members support. The first protocol wins a tie."""
         everyone = len(self.members)
         candidates = frozenset(name for name, count in self._supporters.items() if count == everyone)
         check(
@@ -412,7 +417,7 @@ class ClassicGroup:
         return max(votes, key=votes.__getitem__)
 
     def _check_books(self) -> None:
-        """What `leader_id`, static ids and pending ids say agrees with the members."""
+        """Checks that `leader_id`, static ids and pending ids agree with the members."""
         if (self.leader_id is None) != (not self.members):
             broken("18 a group with members has a leader", group=self.group_id, leader=self.leader_id)
         if self.leader_id is not None and self.leader_id not in self.members:
@@ -436,10 +441,11 @@ class ClassicGroup:
             else:
                 del self._supporters[name]
 
-    # --- answers
+    # --- responses
 
     def await_join(self, member: Member, reply: JoinReply) -> None:
-        """Parks a join. One that the member had sent before is sent back, so that no request stays unanswered."""
+        """Keeps a join until it is answered. An earlier join of the same member is answered now, so none stays
+        unanswered."""
         self.answer_join(member, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         self.joined_count += 1
         check(
@@ -469,7 +475,7 @@ class ClassicGroup:
         return reply is not None
 
     def joined(self, member_id: str, *, with_members: bool, skip_assignment: bool = False) -> JoinGroupResponse:
-        """The generation as `member_id` is told of it. Only who has to assign gets the list of members."""
+        """The JoinGroup response for `member_id`. Only the member that must assign gets the list of members."""
         return JoinGroupResponse(
             error_code=ErrorCode.NONE,
             generation_id=self.generation,

@@ -1,10 +1,9 @@
-"""JoinGroup for classic groups: which members may enter, which must repeat the request, and when a
-join starts a new round.
+"""JoinGroup for classic groups: which members may join, which must repeat the request, and when a join starts a
+rebalance.
 
-A decision returns the records to write, and never writes them itself. The answer goes through `reply`: at once, when
-the round ends, or when the records are committed. Checks run in Kafka's order: size of the group, group state,
-protocols, identity, then what the join means in the state the group is in; memory, which Kafka does not check, comes
-before protocols.
+A decision returns the records to write; the caller writes them. The response goes through `reply`: at once, at the end
+of the join phase, or when the records are committed. Checks run in Kafka's order: group size, group state, protocols,
+identity, then the effect of the join in the current state. Memory, which Kafka does not check, comes before protocols.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from chronik.runtime.interfaces import Randomness
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.join_group import JoinGroupRequest
 
-MEMBER_ID_REQUIRED_SINCE = 4  # the version of JoinGroup from which a first join only fetches an id
+MEMBER_ID_REQUIRED_SINCE = 4  # from this version of JoinGroup on, a first join only fetches a member id
 SKIP_ASSIGNMENT_SINCE = 9
 
 
@@ -69,13 +68,13 @@ class Joining:
         if member_id == UNKNOWN_MEMBER_ID:
             return ErrorCode.NONE
         if member_id in group.pending_joins:
-            # A static member is never asked to join again with an id, so this member is unknown.
+            # A static member never gets MEMBER_ID_REQUIRED, so this member id is unknown.
             return ErrorCode.NONE if instance_id is None else ErrorCode.UNKNOWN_SERVER_ERROR
         return group.identify(member_id, instance_id)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        """Members keep their place. While a round gathers, those count who have joined it: the last ones are turned
-        away when the limit has been lowered below the size of the group."""
+        """Existing members keep their place. During the join phase, members that have joined count: if the limit was
+        lowered below the size of the group, the last ones are refused."""
         size_max = self._rebalancer.config.size_max
         if group.state is GroupState.PREPARING:
             member = group.members.get(member_id)
@@ -88,12 +87,12 @@ class Joining:
         return protocols_bytes(protocols) > MEMBER_BYTES_MAX + MEMBER_BYTES + PROTOCOL_BYTES
 
     def _is_remembered(self, group: ClassicGroup, member_id: str, protocols: Protocols) -> bool:
-        """Whether there is memory for what the member sends. Clients that are told otherwise try again later."""
+        """Whether there is memory for the member's data. A refused client retries later."""
         member = group.members.get(member_id)
         held_bytes = 0 if member is None else protocols_bytes(member.protocols)
         return group.memory.has_room(protocols_bytes(protocols) - held_bytes)
 
-    # --- those without an id
+    # --- new members
 
     def _join_new(
         self, group: ClassicGroup, request: JoinGroupRequest, protocols: Protocols, caller: Caller, reply: JoinReply
@@ -136,12 +135,12 @@ class Joining:
             group.has_new_member = True
         group.add(member, request.protocol_type)
         group.await_join(member, reply)
-        # A client that gave up on a long join cannot tell us; without a limit its retries would pile up as members.
+        # The coordinator does not notice when a client gives up a long join. Without a limit its retries would add up.
         self._rebalancer.keep_alive(group, member, self._rebalancer.config.new_member_join_timeout_ms)
         records = self._rebalancer.prepare_or_complete(group, f"member {member_id} joins; {_reason(request)}")
         return self._rebalancer.unawaited(group, records)
 
-    # --- a static member that comes back
+    # --- static members that return
 
     def _replace(
         self,
@@ -160,11 +159,12 @@ class Joining:
         group.await_join(member, reply)
         self._rebalancer.keep_alive(group, member)
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:
-            # Same place, same assignment: no round is needed, only the new id in the log before it is told.
+            # The place and assignment do not change, so no rebalance is needed. The new id must be in the log before
+            # the reply.
             assignments = {each.member_id: each.assignment for each in group.members.values()}
             written = partial(self._replaced, group, new_id, group.generation, caller.version, old_leader)
             return Decision([group_record(group.group_id, group.to_stored(assignments))], written)
-        # After the joins were answered the leader assigns to the old id, so the round has to be run again.
+        # Once the joins are answered, the leader assigns to the old id, so another rebalance is needed.
         reason = f"static member {new_id} replaces {old_id}; {_reason(request)}"
         return self._rebalancer.unawaited(group, self._rebalancer.prepare_or_complete(group, reason))
 
@@ -177,8 +177,9 @@ class Joining:
         old_leader: str | None,
         error: ErrorCode,
     ) -> None:
-        """Answers once the new id is in the log. If a round began meanwhile, the join counts for that round instead;
-        if yet another incarnation has come, this one has been fenced, and the answer is not for its successor."""
+        """Replies once the new id is in the log. If a rebalance has started meanwhile, the join counts for that
+        rebalance. If another process has taken over the static id meanwhile, this one is fenced, and gets no response
+        here."""
         member = group.members.get(new_id)
         if member is None or group.state is not GroupState.STABLE or group.generation != generation:
             return
@@ -190,13 +191,12 @@ class Joining:
         if version >= SKIP_ASSIGNMENT_SINCE:
             response = group.joined(member.member_id, with_members=is_leader, skip_assignment=is_leader)
         else:
-            # An older client would compute a new assignment if it saw its own id as the leader's; the old id prevents
-            # that.
+            # Older clients compute a new assignment if the leader has their own id. So they get the old leader's id.
             response = group.joined(member.member_id, with_members=False)
             response.leader = old_leader or ""
         group.answer_join(member, response)
 
-    # --- members
+    # --- existing members
 
     def _rejoin(
         self,
@@ -213,19 +213,19 @@ class Joining:
         is_leader = member.member_id == group.leader_id
         if member.protocols == protocols:
             if group.state is GroupState.COMPLETING:
-                reply(group.joined(member.member_id, with_members=is_leader))  # it may have missed the first answer
+                reply(group.joined(member.member_id, with_members=is_leader))  # the first response may be lost
                 return NOTHING_TO_WRITE
             if group.state is GroupState.STABLE and not is_leader:
-                reply(group.joined(member.member_id, with_members=False))  # nothing changed: on to SyncGroup
+                reply(group.joined(member.member_id, with_members=False))  # nothing has changed: SyncGroup comes next
                 return NOTHING_TO_WRITE
-        # A leader that joins a stable group has seen something members do not send, such as new partitions.
+        # A leader that rejoins a stable group has seen a change that members do not send, such as new partitions.
         group.update(member, protocols, _rebalance_timeout_ms(request, caller), request.session_timeout_ms)
         group.await_join(member, reply)
         reason = f"member {member.member_id} rejoins; {_reason(request)}"
         return self._rebalancer.unawaited(group, self._rebalancer.prepare_or_complete(group, reason))
 
     def _uuid(self) -> str:
-        """A random UUID of version 4, as Kafka's ids end in."""
+        """A random UUID of version 4: Kafka's member ids end in one."""
         raw = bytearray(self._randomness.bytes(16))
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80

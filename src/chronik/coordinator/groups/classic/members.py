@@ -1,7 +1,7 @@
 """The coordinator's state of one member of a classic group.
 
-What it supports, how long it may be silent, what the leader assigned to it, and the request of its that is waiting for
-an answer, if any. Pure data; `classic` and `rebalance` decide what happens to it.
+Its protocols, its time-outs, its assignment, and its waiting request, if any. Pure data; the group and `rebalance`
+decide about it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from chronik.wire.messages.sync_group import SyncGroupResponse
 
 JoinReply = Callable[[JoinGroupResponse], None]
 SyncReply = Callable[[SyncGroupResponse], None]
-Protocols = tuple[tuple[str, bytes], ...]  # name and metadata, most wanted first
+Protocols = tuple[tuple[str, bytes], ...]  # name and metadata, in order of preference
 
-UNKNOWN_MEMBER_ID = ""  # what a member sends that has none yet
+UNKNOWN_MEMBER_ID = ""  # sent by a member without an id
 
 
 def protocols_of(offered: Sequence[JoinGroupRequestProtocol]) -> Protocols:
@@ -67,7 +67,7 @@ class Member:
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
         self.assignment = assignment
-        self.held_bytes = 0  # as its group has counted it
+        self.held_bytes = 0  # as counted by its group
         self.is_new = False  # until its first join is answered
         self.join_reply: JoinReply | None = (
             None  # while its JoinGroup waits; changed by ClassicGroup, which counts them
@@ -76,7 +76,7 @@ class Member:
 
     @classmethod
     def from_record(cls, stored: MemberMetadata, protocol: str) -> Member:
-        """The log keeps only the metadata of the protocol that was chosen."""
+        """The log only keeps the metadata of the selected protocol."""
         rebalance_timeout_ms = stored.rebalance_timeout
         return cls(
             stored.member_id,
@@ -91,16 +91,16 @@ class Member:
 
     @property
     def size_bytes(self) -> int:
-        """What is remembered of it."""
+        """The memory that this member's data takes."""
         return protocols_bytes(self.protocols) + len(self.assignment) + len(self.member_id) + len(self.client_id)
 
     @property
     def is_waiting(self) -> bool:
-        """A member whose request we hold need not send heartbeats."""
+        """A member with a waiting request need not send heartbeats."""
         return self.join_reply is not None or self.sync_reply is not None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it sent for that protocol, which it must support."""
+        """The member's metadata for a protocol that it supports."""
         check(
             any(name == protocol for name, _ in self.protocols),
             "18 all members support the protocol of their group",
@@ -136,7 +136,7 @@ class Member:
         )
 
     def to_described(self, protocol: str | None) -> DescribedGroupMember:
-        """Without a protocol the metadata stays out: between generations it would be of no one version."""
+        """Without a selected protocol, as between generations, the metadata is omitted."""
         return DescribedGroupMember(
             member_id=self.member_id,
             group_instance_id=self.group_instance_id,

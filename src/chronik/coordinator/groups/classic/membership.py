@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat and LeaveGroup for classic groups: everything a member does between joining and its end."""
+"""SyncGroup, Heartbeat and LeaveGroup for classic groups: the requests of a member after it has joined."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Membership:
     # --- SyncGroup
 
     def sync(self, group: ClassicGroup, request: SyncGroupRequest, reply: SyncReply) -> Decision:
-        """The leader's assignment is a record to write. All members are answered when it is committed."""
+        """The leader's assignment is written to the log. All members get their response when it is committed."""
         if error := self._sync_error(group, request):
             reply(sync_error(error))
             return NOTHING_TO_WRITE
@@ -62,7 +62,7 @@ class Membership:
         return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING else ErrorCode.NONE
 
     def _assignment_error(self, group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
-        """Whether the leader's assignment can be remembered, each part and all of it."""
+        """Whether there is memory for the leader's assignment, for each part and in total."""
         given = [len(each.assignment) for each in request.assignments]
         if any(size_bytes > MEMBER_BYTES_MAX for size_bytes in given):
             return ErrorCode.MESSAGE_TOO_LARGE
@@ -71,9 +71,9 @@ class Membership:
         return ErrorCode.NONE if has_room else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     def _store_assignment(self, group: ClassicGroup, given: dict[str, bytes]) -> Decision:
-        """Who was given nothing gets an empty assignment; what was given to strangers is dropped.
+        """Members that the leader did not name get an empty assignment; other names are ignored.
 
-        A generation has one assignment: what a leader sends while its first is being written is not looked at.
+        A generation has one assignment: while the leader's first one is being written, later ones are ignored.
         """
         if group.is_assigned:
             return NOTHING_TO_WRITE
@@ -92,7 +92,7 @@ class Membership:
     def _assignment_stored(
         self, group: ClassicGroup, generation: int, assignments: dict[str, bytes], error: ErrorCode
     ) -> None:
-        """Tells the members, unless another round has begun while the log was written."""
+        """Sends the assignments, unless another rebalance has started while the record was written."""
         if group.state is not GroupState.COMPLETING or group.generation != generation:
             return
         check(group.is_assigned, "18 a generation has one assignment", group=group.group_id, generation=generation)
@@ -120,7 +120,7 @@ class Membership:
     def leave(
         self, group: ClassicGroup, leaving: Sequence[MemberIdentity]
     ) -> tuple[list[CoordinatorRecord], list[MemberResponse]]:
-        """Removes each member that can be identified, then lets the rest of the group go on: one round for all."""
+        """Removes each member that can be identified, then continues with one rebalance for the others."""
         responses = [
             MemberResponse(
                 member_id=identity.member_id,
@@ -137,7 +137,7 @@ class Membership:
     def _leave_one(self, group: ClassicGroup, identity: MemberIdentity) -> ErrorCode:
         member_id, instance_id = identity.member_id, identity.group_instance_id
         if member_id == UNKNOWN_MEMBER_ID:
-            # An operator removes a static member by its instance id alone.
+            # An operator removes a static member by its instance id only.
             found = None if instance_id is None else group.static_members.get(instance_id)
             if found is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID

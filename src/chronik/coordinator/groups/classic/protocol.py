@@ -1,6 +1,6 @@
 """The classic protocol in one shard: replays its records, starts and ends its groups, and takes members' requests.
 
-Shares the table of groups with the other kinds; touches only classic groups in it.
+Shares the table of groups with the other kinds, and changes only classic groups in it.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ class ClassicProtocol:
         self._joining = Joining(self._rebalancer, randomness)
         self._membership = Membership(self._rebalancer)
 
-    # --- what the log holds
+    # --- replay
 
     def add(self, group_id: str) -> ClassicGroup:
-        """A group that has offsets and nothing else is a classic one."""
+        """A group that only has offsets is a classic group."""
         group = self._groups[group_id] = ClassicGroup(group_id, self._memory)
         return group
 
     def replay(self, group_id: str, value: GroupMetadataValue | None, *, has_offsets: bool) -> None:
         group = self._group(group_id)
         if group is None and group_id in self._groups:
-            return  # the group has been converted since: the records that say so are behind this one
+            return  # the group was converted since: the records that convert it come later in the log
         if value is not None:
             if group is None:
                 group = self.add(group_id)
@@ -78,14 +78,14 @@ class ClassicProtocol:
             group.stored = value
         elif group is not None:
             group.stored = None
-            # Somebody may have joined, or committed, while the removal was being written: then it lives on.
+            # A client may have joined or committed while the removal was being written: then the group stays.
             if group.state is GroupState.EMPTY and not group.pending_joins:
                 del self._groups[group_id]
                 if has_offsets:
                     self.add(group_id)
 
     def release(self, group_id: str) -> None:
-        """The group's name is another kind's from now on. Members that wait are asked to join again."""
+        """Another kind of group takes over this group id. Members with waiting requests must join again."""
         group = self._group(group_id)
         if group is None:
             return
@@ -98,8 +98,8 @@ class ClassicProtocol:
         group.let_go()
 
     def take_over(self, group: ClassicGroup, rebalance_reason: str | None) -> None:
-        """Serves a group that a consumer group became. Its records are in the log; if they are committed already, the
-        group was made of them, without its members."""
+        """Serves a group that was a consumer group before. Its records are in the log. If they are committed already,
+        the group was created from them by replay, without its members."""
         replayed = self._groups.get(group.group_id)
         check(
             replayed is None or (type(replayed) is ClassicGroup and not replayed.members),
@@ -125,7 +125,7 @@ class ClassicProtocol:
                 self._rebalancer.write_unawaited(group, self._rebalancer.prepare(group, reason))
 
     def unloaded(self) -> None:
-        """Members learn that they have to look for another coordinator."""
+        """Members with waiting requests must look for another coordinator."""
         for group in self._all():
             group.transition(GroupState.DEAD, self._clock.wall_ms())
             for member in group.members.values():
@@ -134,7 +134,7 @@ class ClassicProtocol:
             group.let_go()
             check(group.joined_count == 0, "27 every join is answered when a shard ends", group=group.group_id)
 
-    # --- requests of members
+    # --- members' requests
 
     def join(self, request: JoinGroupRequest, caller: Caller, reply: JoinReply) -> Decision:
         group = self._group(request.group_id)
@@ -173,7 +173,7 @@ class ClassicProtocol:
         ]
 
     def committed(self, request: OffsetCommitRequest) -> None:
-        """A member's commit is as good as a heartbeat."""
+        """A member's commit counts as a heartbeat."""
         group = self._group(request.group_id)
         if group is not None and group.state is not GroupState.EMPTY:
             self._rebalancer.keep_alive(group, group.members[request.member_id])

@@ -1,8 +1,9 @@
-"""The rounds of a classic group: gather its members, number the next generation, wait for the leader's assignment.
+"""The rebalances of a classic group: wait for members to join, start the next generation, wait for the leader's
+assignment.
 
-Here the clock comes in: the initial delay that lets members of a new group arrive together, the rebalance time-out that
-ends the gathering, the one that ends the wait for syncs, and each member's session. Everything else is `classic`'s
-bookkeeping. What a round has to write (a group that became empty) is returned; callers write it and answer after it.
+This module sets all timers: the initial delay, during which the members of a new group arrive; the time-outs of the
+join and sync phases; and each member's session. All other state is in the group. Records that a rebalance writes (for a
+group that became empty) are returned; the caller writes them and replies after that.
 """
 
 from __future__ import annotations
@@ -45,16 +46,16 @@ class Rebalancer:
         self._writer = writer
 
     def forget(self, group: ClassicGroup) -> None:
-        """Nothing is waited for in this group any longer."""
+        """Cancels all timers of this group."""
         for key in (join_key(group), sync_key(group), *(session_key(group, each) for each in group.members)):
             self.timers.cancel(key)
         for member_id in group.pending_joins:
             self.timers.cancel(session_key(group, member_id))
 
-    # --- gathering
+    # --- join phase
 
     def prepare(self, group: ClassicGroup, reason: str) -> list[CoordinatorRecord]:
-        """Asks all members to join again. Members that wait for an assignment learn it from their response."""
+        """Asks all members to join again. Members that wait for an assignment are told so in their response."""
         if group.state is GroupState.COMPLETING:
             self.fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_syncs.clear()
@@ -72,7 +73,7 @@ class Rebalancer:
         return []
 
     def _initial_delay_over(self, group: ClassicGroup, delay_ms: int, left_ms: int) -> None:
-        """Goes on waiting as long as new members keep arriving, but never beyond the rebalance time-out."""
+        """Continues to wait while new members arrive, up to the rebalance time-out."""
         if not group.has_new_member or left_ms == 0:
             self.write_unawaited(group, self.complete(group))
             return
@@ -93,13 +94,13 @@ class Rebalancer:
         )
 
     def prepare_or_complete(self, group: ClassicGroup, reason: str) -> list[CoordinatorRecord]:
-        """After a member came, changed or went."""
+        """Called after a member has joined, changed or left."""
         if group.state is GroupState.PREPARING:
             return self.complete_if_all_joined(group)
         return self.prepare(group, reason)
 
     def complete_if_all_joined(self, group: ClassicGroup) -> list[CoordinatorRecord]:
-        """A new group waits out its initial delay even so: more members are likely to be on their way."""
+        """A new group waits for its whole initial delay, because more members are likely to arrive."""
         if (
             group.state is GroupState.PREPARING
             and group.previous_state is not GroupState.EMPTY
@@ -109,13 +110,13 @@ class Rebalancer:
         return []
 
     def complete(self, group: ClassicGroup) -> list[CoordinatorRecord]:
-        """Ends the gathering. Dynamic members that did not come are out; static ones keep their place."""
+        """Ends the join phase. Dynamic members that have not joined are removed; static ones keep their place."""
         self.timers.cancel(join_key(group))
         for member in list(group.members.values()):
             if member.join_reply is None and member.group_instance_id is None:
                 self.drop(group, member.member_id)
         if group.members and not group.elect_joined_leader():
-            # Only static members are left and none of them came: their sessions will tell who is gone.
+            # Only static members are left and none has joined: those that are gone will be removed by their sessions.
             self._wait_for_joins(group)
             return []
         group.begin_generation(self.clock.wall_ms())
@@ -140,7 +141,7 @@ class Rebalancer:
         )
         return []
 
-    # --- syncing
+    # --- sync phase
 
     def synced(self, group: ClassicGroup, member_id: str) -> None:
         check(member_id in group.members, "18 only members sync", group=group.group_id, member=member_id)
@@ -149,7 +150,7 @@ class Rebalancer:
             self.timers.cancel(sync_key(group))
 
     def assign(self, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
-        """The leader's assignment is in the log: from now on it may be told, and the group is stable."""
+        """Sends the leader's assignment, which is in the log now. The group becomes stable."""
         check(
             group.state is GroupState.COMPLETING and group.is_assigned,
             "18 an assignment ends the round it was made for",
@@ -175,12 +176,12 @@ class Rebalancer:
             self._answer_sync(group, member, sync_error(error))
 
     def _answer_sync(self, group: ClassicGroup, member: Member, response: SyncGroupResponse) -> None:
-        # While its sync was parked the member owed no heartbeat; it does from now on.
+        # While its SyncGroup waited, the member did not have to send heartbeats. From now on it does.
         if group.answer_sync(member, response):
             self.keep_alive(group, member)
 
     def _syncs_over(self, group: ClassicGroup, generation: int) -> None:
-        """Members that took part in the round but never asked for their part are out."""
+        """Removes members that joined but did not send SyncGroup."""
         if group.generation != generation or group.state not in (GroupState.COMPLETING, GroupState.STABLE):
             return
         absent = list(group.pending_syncs)
@@ -192,7 +193,7 @@ class Rebalancer:
     # --- sessions
 
     def keep_alive(self, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
-        """Gives the member another session's time."""
+        """Restarts the member's session timeout."""
         member_id = member.member_id
         check(
             group.members.get(member_id) is member,
@@ -215,7 +216,7 @@ class Rebalancer:
                 group.remove(member_id)
                 self.write_unawaited(group, self._after_loss(group, ""))
             return
-        # Its parked request stands for its heartbeats; but one that never got an id could be gone for good.
+        # A waiting request counts as heartbeats. But a member that never got its id may be gone for good.
         if member.is_waiting and not member.is_new:
             return
         log.info("group %s: member %s was silent for its session time-out", group.group_id, member_id)
@@ -228,17 +229,18 @@ class Rebalancer:
         return self.prepare(group, reason) if reason else []
 
     def drop(self, group: ClassicGroup, member_id: str) -> None:
-        """Removes a member and its session, and leaves the consequences to the caller."""
+        """Removes a member and its session. The caller handles the effects on the group."""
         self.timers.cancel(session_key(group, member_id))
         group.remove(member_id)
 
     def write_unawaited(self, group: ClassicGroup, records: list[CoordinatorRecord]) -> None:
-        """For what time brought about: nobody waits for it. Lost, it only means that old members time out once more."""
+        """Writes changes that a timer caused, so no request waits for them. If they are lost, old members time out
+        again."""
         if records:
             self._writer.write(*self.unawaited(group, records))
 
     def unawaited(self, group: ClassicGroup, records: list[CoordinatorRecord]) -> Decision:
-        """A round's records, for a request that is answered without waiting for them."""
+        """The records of a rebalance, for a request that is answered without waiting for them."""
         return Decision(records, partial(_log_failure, group.group_id)) if records else NOTHING_TO_WRITE
 
 

@@ -1,7 +1,7 @@
 """The topics that the members of a consumer group read, from the metadata in their join requests.
 
-The metadata is the clients' own business; the coordinator looks into it only to know which topics' offsets are in use.
-Every version of it begins like version 0, so version 0 is what is read, and what follows is not looked at.
+The metadata is opaque to the coordinator, which reads it only to find out which topics' offsets are in use. Every
+version of it begins like version 0, so it is read as version 0 and the rest is ignored.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from chronik.wire.compiler import decoder_of
 from chronik.wire.errors import Malformed
 from chronik.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 
-CONSUMER: Final = "consumer"  # the protocol type of consumers; Connect and others have their own
+CONSUMER: Final = "consumer"  # the protocol type of consumers; Connect and others have other types
 _VERSION_BYTES = 2
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """None when one of them cannot be read: then nothing is known about the group."""
+    """None if the metadata of any member cannot be read: then the group's topics are unknown."""
     decode = decoder_of(ConsumerProtocolSubscription, 0)
     topics: set[str] = set()
     for one in metadata:
-        if len(one) < _VERSION_BYTES or one[0] >= 0x80:  # a negative version has never been written by anybody
+        if len(one) < _VERSION_BYTES or one[0] >= 0x80:  # negative versions do not exist
             return None
         try:
             subscription, _ = decode(memoryview(one), _VERSION_BYTES)

@@ -1,10 +1,10 @@
-"""Which member gets which partitions: the assignors that run on the server.
+"""The server-side assignors, which decide which member gets which partitions.
 
-`uniform` gives all members equally many partitions, within one, and takes as few as possible from those that have
-them. Among members that are to get one it prefers those on a rack of the partition's replicas. `range` gives each
-member a run of neighbouring partitions of every topic, so that equal partitions of two topics go to one member.
+`uniform` gives all members the same number of partitions, within one, and moves as few as possible. Among the possible
+members it prefers those in a rack of the partition's replicas. `range` gives each member a range of consecutive
+partitions of every topic, so that the same partitions of two topics go to the same member.
 
-Pure functions of the members and topics, whatever their order: a member's and a topic's id decide ties.
+Pure functions of the members and topics. Their order has no effect: member ids and topic ids break ties.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class Subscriber(NamedTuple):
     instance_id: str | None
     rack_id: str | None
     topic_ids: frozenset[bytes]
-    target: Target  # so far
+    target: Target  # as computed so far
 
 
 Assignor = Callable[[list[Subscriber], Mapping[bytes, Shape]], dict[str, Target]]
 
 
 def assign_range(members: list[Subscriber], topics: Mapping[bytes, Shape]) -> dict[str, Target]:
-    """Static members come first, by their instance ids: they are the same after a restart."""
+    """Static members come first, by instance id, so the result stays the same after their restart."""
     ordered = sorted(members, key=lambda each: (each.instance_id is None, each.instance_id or each.member_id))
     given: dict[str, dict[bytes, frozenset[int]]] = {each.member_id: {} for each in members}
     for topic_id, shape in topics.items():
@@ -61,7 +61,7 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": 
 def _still_valid(
     members: list[Subscriber], topics: Mapping[bytes, Shape]
 ) -> tuple[dict[str, dict[Place, None]], dict[Place, None]]:
-    """What each member may keep of its target, and what nobody has."""
+    """The partitions that each member may keep of its target, and the partitions that no member has."""
     free: dict[Place, None] = {
         (topic_id, index): None
         for topic_id in sorted(topics)
@@ -87,9 +87,9 @@ def _level(
     free: dict[Place, None],
     topics: Mapping[bytes, Shape],
 ) -> None:
-    """All read the same topics: the numbers of partitions that they get differ by at most one."""
+    """Assigns when all members read the same topics: their numbers of partitions differ by at most one."""
     least, extra = divmod(len(free) + sum(map(len, held.values())), len(members))
-    # Those that have most are the ones that keep one more: fewer partitions move.
+    # The members with the most partitions keep one more, so that fewer partitions move.
     fullest = sorted(members, key=lambda each: (-len(held[each.member_id]), each.member_id))
     quota = {each.member_id: least + (number < extra) for number, each in enumerate(fullest)}
     for member in members:
@@ -115,7 +115,7 @@ def _level(
 
 
 def _to_give_up(member: Subscriber, mine: dict[Place, None], over: int, topics: Mapping[bytes, Shape]) -> list[Place]:
-    """The last ones, and of those rather the ones that are far away."""
+    """The last ones of the member's partitions, preferably those in other racks."""
     if over <= 0:
         return []
     rack = member.rack_id
@@ -136,10 +136,10 @@ def _spread(
     free: dict[Place, None],
     topics: Mapping[bytes, Shape],
 ) -> None:
-    """Members read different topics. What is free goes to the reader that has least. Then partitions move, one by one,
-    until no member can be given one of a member that has at least two more."""
+    """Assigns when members read different topics. Each free partition goes to the reader with the fewest. Then
+    partitions move one by one, until no reader has at least two fewer than the member that would give one up."""
     readers = {topic_id: [each for each in members if topic_id in each.topic_ids] for topic_id in topics}
-    # Topics with few readers first: they leave least choice.
+    # Topics with few readers come first, because they leave the least choice.
     for place in sorted(free, key=lambda place: (len(readers[place[0]]), place)):
         least = min(
             readers[place[0]],
@@ -156,8 +156,8 @@ def _spread(
 
 
 def _move_one(readers: Mapping[bytes, list[str]], held: dict[str, dict[Place, None]]) -> bool:
-    """From a member with many to one with at least two fewer; over others if the two have no topic in common, each of
-    which passes a partition on. Every move lowers the sum of the squares, so moving comes to an end."""
+    """Moves a partition from a member with many to one with at least two fewer. If the two have no topic in common,
+    other members in between each pass on a partition. Every move lowers the sum of the squares, so moving ends."""
     for most in sorted(held, key=lambda member: (-len(held[member]), member)):
         chain = _chain(most, len(held[most]) - 2, readers, held)
         for giver, topic_id, taker in chain:
@@ -172,7 +172,7 @@ def _move_one(readers: Mapping[bytes, list[str]], held: dict[str, dict[Place, No
 def _chain(
     most: str, count_max: int, readers: Mapping[bytes, list[str]], held: Mapping[str, Mapping[Place, None]]
 ) -> list[tuple[str, bytes, str]]:
-    """The shortest chain of givers, topics and takers to a member that has `count_max` partitions or fewer."""
+    """The shortest chain of givers, topics and takers that ends at a member with `count_max` or fewer partitions."""
     given_by: dict[str, tuple[str, bytes]] = {}
     topics_seen: set[bytes] = set()
     queue = [most]
@@ -192,7 +192,7 @@ def _chain(
 
 
 def _back(taker: str, given_by: Mapping[str, tuple[str, bytes]]) -> list[tuple[str, bytes, str]]:
-    """From the end of the chain, so that nobody has to pass on what has not arrived."""
+    """From the end of the chain, so that each member gets a partition before it passes one on."""
     chain = []
     while taker in given_by:
         giver, topic_id = given_by[taker]

@@ -1,8 +1,9 @@
 """Members of a consumer group that still use the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-Their generation is their member epoch. A JoinGroup is to them what a heartbeat is to others: it names what they have,
-and takes them a step towards their target; SyncGroup then tells what is assigned. None of them is a leader, so none
-assigns. A Heartbeat asks them to join again when there is something to give up or to get.
+Their generation is their member epoch. Their JoinGroup does what a ConsumerGroupHeartbeat does for other members: it
+lists the partitions that the member has, and moves the member a step towards its target. SyncGroup then returns the
+assignment. None of them is a leader, so none assigns. A Heartbeat asks the member to join again when it must revoke or
+can get partitions.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from chronik.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 LeaveReply = Callable[[list[MemberResponse], ErrorCode], None]
 
-MEMBER_ID_REQUIRED_SINCE = 4  # of JoinGroup; from this version on, a first join only fetches an id
+MEMBER_ID_REQUIRED_SINCE = 4  # version of JoinGroup; from this version on, a first join only fetches a member id
 
 
 class ClassicMembers:
@@ -116,7 +117,7 @@ class ClassicMembers:
             self._await_sync(group, change.member)
 
     def _require_protocols(self, group: ConsumerGroup, request: JoinGroupRequest) -> None:
-        """One of the member's protocols must be known to all other classic members."""
+        """All other classic members must support one of the member's protocols."""
         others = [each.classic for each in group.members.values() if each.classic is not None]
         offered = {name for name, _ in protocols_of(request.protocols)}
         for other in others:
@@ -125,7 +126,7 @@ class ClassicMembers:
             refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "no protocol of the member is known to all classic members")
 
     def _is_last_of_its_kind(self, group: ConsumerGroup, holder: Member) -> bool:
-        """Whether the static member whose place is taken was the last one of the consumer protocol."""
+        """Whether the static member that is replaced was the last one with the consumer protocol."""
         config = self._consumer.config
         return (
             not holder.uses_classic_protocol
@@ -225,7 +226,8 @@ class ClassicMembers:
     # --- LeaveGroup
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[MemberIdentity], reply: LeaveReply) -> None:
-        """All that can be identified leave together; also those of the consumer protocol, as for an operator."""
+        """Removes all members that can be identified at once, including those of the consumer protocol, as an operator
+        may."""
         gone: dict[str, Member] = {}
         answers = []
         for identity in leaving:
@@ -297,5 +299,5 @@ def _identified(group: ConsumerGroup, identity: MemberIdentity) -> Member:
         return heartbeats.find_member(group, member_id, None, joins=False, classic=True).member
     holder = group.static_member(instance_id)
     if holder is not None and member_id == UNKNOWN_MEMBER_ID:
-        return holder  # an operator removes a static member by its instance id alone
+        return holder  # an operator removes a static member by its instance id only
     return heartbeats.require_static(holder, member_id, instance_id)

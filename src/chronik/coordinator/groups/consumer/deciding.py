@@ -1,8 +1,8 @@
-"""What a change of one member means for its group: records, and the member as it is afterwards.
+"""The effect of one member's change on its group: the records, and the member's new state.
 
-Every change goes the same way. The member's subscription is written if it changed. If the group is subscribed to other
-topics now, or its topics have changed, the epoch of the group rises. If the target is of an older epoch, and the last
-one is old enough, a new target is computed. Last, the member goes a step towards its target.
+Every change takes the same steps. If the member's subscription changed, it is written. If the group's set of topics or
+these topics have changed, the group epoch is bumped. If the target assignment is from an older epoch, and is old
+enough, a new one is computed. Last, the member moves a step towards its target.
 
 Nothing here changes a group, waits, or sets a timer.
 """
@@ -23,13 +23,13 @@ from chronik.coordinator.groups.consumer.topics import Shape, Topics
 from chronik.coordinator.shard import CoordinatorRecord
 from chronik.runtime.invariants import check
 
-NEVER_ASSIGNED: Final = 0  # the time of the target of a group that has none
+NEVER_ASSIGNED: Final = 0  # the time of the target in a group that has none
 
 
 class Change:
     """One decision about one member of a group.
 
-    `before` is the member as the group has it, or a new one; `replaced` the id of a static member whose place it takes.
+    `before` is the group's current member, or a new one. `replaced` is the id of the static member that it replaces.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class Change:
         self.member = before
         self.epoch = group.epoch
         self.target_epoch = group.target_epoch
-        self.is_refreshed = False  # the group's epoch was compared with its topics
-        self.has_moved = replaced is not None  # the member's own assignment is another one
-        self.awaits_assignment = False  # a target is due, and too early
+        self.is_refreshed = False  # whether the group's epoch was compared with its topics
+        self.has_moved = replaced is not None  # whether the member's own assignment has changed
+        self.awaits_assignment = False  # a target is due, but it is too early to compute it
         self._topics = topics
         self._config = config
         self._settings = settings
@@ -60,7 +60,7 @@ class Change:
         self._target: Target | None = None
 
     def subscribe(self, member: Member) -> bool:
-        """The member says this about itself now. Whether the topics that it names are others."""
+        """Sets the member's new description. Returns whether it subscribes to other topic names."""
         self.member = member
         if member == self.before:
             return False
@@ -68,7 +68,7 @@ class Change:
         return member.topics != self.before.topics
 
     def refresh(self, *, bump: bool, names: set[str] | None = None) -> None:
-        """Raises the group's epoch if `bump` says so, or if its topics are others than at its last epoch."""
+        """Raises the group epoch if `bump` is set, or if the group's topics have changed since its last epoch."""
         metadata_hash = self._topics.hash_of(self.subscribed() if names is None else names)
         if bump or metadata_hash != self.group.metadata_hash:
             self.epoch = self.group.epoch + 1
@@ -78,7 +78,7 @@ class Change:
         self.is_refreshed = True
 
     def subscribed(self) -> set[str]:
-        """The topics of the group with the member as it is now."""
+        """The topics of the group, with this member's new state."""
         names: set[str] = set()
         regexes: set[str] = set()
         for each in self.members():
@@ -93,14 +93,14 @@ class Change:
         gone = (self.member.member_id, self._replaced)
         return [*(each for key, each in self.group.members.items() if key not in gone), self.member]
 
-    # --- the target
+    # --- target assignment
 
     def assign(self) -> None:
-        """Computes the target of the group's epoch, unless there is one already or the last one is too young."""
+        """Computes the target for the group's epoch, unless there is one already, or the last one is too recent."""
         if self.group.target_epoch >= self.epoch:
             return
         at_ms, interval_ms = self.group.assigned_at_ms, self._settings.assignment_interval_ms
-        # A time that is still to come was taken before the clock was set back: it says nothing.
+        # A time in the future is from before the clock was set back, so it is ignored.
         if at_ms != NEVER_ASSIGNED and at_ms <= self._now_ms < at_ms + interval_ms:
             self.awaits_assignment = True
             return
@@ -120,7 +120,7 @@ class Change:
             member_id = self._replaced
         return self.group.targets.get(member_id)
 
-    # --- the member's own assignment
+    # --- the member's assignment
 
     def reconcile(self, named: Named, *, subscription_changed: bool) -> None:
         if not subscription_changed and self.member.is_reconciled_to(self.target_epoch):
@@ -162,7 +162,7 @@ def targets_of(
     config: GroupsConfig,
     target_before: object = None,
 ) -> dict[str, Target]:
-    """The target of each member, by the assignor that most of them ask for."""
+    """The target of each member, computed by the assignor that most of them request."""
     everybody = list(members)
     before = target_before if callable(target_before) else group.targets.get
     subscribers = [

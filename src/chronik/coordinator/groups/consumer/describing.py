@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: a consumer group as operators see it. Never decides."""
+"""ConsumerGroupDescribe: describes a consumer group for operators. Read-only."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def not_described(group_id: str, error: ErrorCode, message: str | None = None) -
 
 
 def _member(member: Member, target: Target, topics: Topics) -> DescribedMember:
-    """A member is responsible for what it has to give up, until it has."""
+    """A member is responsible for partitions that it must revoke until it has revoked them."""
     held = {
         topic_id: {*member.assigned.get(topic_id, ()), *member.revoking.get(topic_id, ())}
         for topic_id in member.assigned.keys() | member.revoking.keys()
@@ -69,7 +69,7 @@ def _member(member: Member, target: Target, topics: Topics) -> DescribedMember:
 
 
 def _assignment(partitions: Mapping[bytes, Collection[int]], topics: Topics) -> Assignment:
-    """Without topics that are gone."""
+    """Omits deleted topics."""
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, topic_name=name, partitions=sorted(parts))

@@ -1,6 +1,7 @@
-"""What classic consumers put into the opaque bytes of JoinGroup and SyncGroup, as far as a consumer group reads it.
+"""The data of classic consumers in the opaque bytes of JoinGroup and SyncGroup, as far as a consumer group needs it.
 
-An int16 version, and the message in that version. A newer version than we know is read as the newest that we know.
+It consists of an int16 version and the message in that version. An unknown newer version is read as the newest known
+one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _VERSION = Struct(">h")
 
 
 class CustomAssignor(Exception):
-    """The assignment carries data of an assignor that only the clients know."""
+    """The assignment carries data for a client-side assignor."""
 
 
 class Subscription(NamedTuple):
@@ -65,7 +66,7 @@ def encoded_assignment(named: Mapping[str, list[int]], version: int) -> bytes:
 
 
 def named(target: Target | Mapping[bytes, Mapping[int, int]], topics: Topics) -> dict[str, list[int]]:
-    """By name, without topics that are gone."""
+    """The assignment by topic name. Omits deleted topics."""
     found = {}
     for topic_id, partitions in target.items():
         name = topics.name_of(topic_id)

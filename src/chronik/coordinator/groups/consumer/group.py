@@ -1,8 +1,8 @@
-"""A consumer group: its members, its epochs, its target, and which member has each partition.
+"""A consumer group: its members, its epochs, its target assignment, and the owner of each partition.
 
-All of it is what the log says, and changes by replay alone; what a record means does not depend on when it is replayed.
-The group epoch rises when the members, what they subscribe to, or their topics change; the target epoch follows when
-partitions have been assigned for it; a member's epoch follows when the member has what its target says.
+The log holds all of this state, and only replay changes it. A record's effect does not depend on when it is replayed.
+The group epoch increases when the members, their subscriptions or their topics change. The target epoch follows when
+the target has been computed for it. A member's epoch follows when the member has reached its target.
 
 Invariants: a partition has one owner; no epoch falls while this node leads; a member that is removed owns nothing.
 """
@@ -48,17 +48,17 @@ from chronik.wire.messages.offset_commit import OffsetCommitRequest
 from chronik.wire.notation import ZERO_UUID
 
 EMPTY: Final = "Empty"
-ASSIGNING: Final = "Assigning"  # the target is of an older epoch
-RECONCILING: Final = "Reconciling"  # a member has not got its target yet
+ASSIGNING: Final = "Assigning"  # the target is from an older epoch
+RECONCILING: Final = "Reconciling"  # a member has not reached its target yet
 STABLE: Final = "Stable"
 
-FIRST_EPOCH: Final = 1  # before any record: 0 is what members join with
-MEMBER_EPOCHS_SINCE: Final = 9  # the version of OffsetCommit that knows them
-UNDEFINED_EPOCH: Final = -1  # the target's, while the group is being removed
+FIRST_EPOCH: Final = 1  # before any record: members join with 0
+MEMBER_EPOCHS_SINCE: Final = 9  # the version of OffsetCommit with member epochs
+UNDEFINED_EPOCH: Final = -1  # the target's epoch while the group is being removed
 
 
 class Resolved(NamedTuple):
-    """The topics that match a regular expression, as of one image."""
+    """The topics of one image that match a regular expression."""
 
     topics: frozenset[str]
     version: int
@@ -75,19 +75,19 @@ class ConsumerGroup:
         self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
         self.target_epoch = 0
-        self.assigned_at_ms = 0  # when the target was computed; 0: never
+        self.assigned_at_ms = 0  # time when the target was computed; 0: never
         self.members: dict[str, Member] = {}
         self.targets: dict[str, Target] = {}
         self.static_members: dict[str, str] = {}  # group.instance.id to member id
         self.resolved: dict[str, Resolved] = {}  # by regular expression
-        self.has_old_metadata = False  # the log holds a record that releases of Kafka before 4.1 wrote
-        self.is_stale = True  # topics may have changed since the epoch was last compared with them
-        self.is_loading = False  # the log is being replayed: it may lack what compaction took
-        self._stored_epoch = 0  # that a record has told; a group that was converted begins with its generation
+        self.has_old_metadata = False  # whether the log holds a record that releases of Kafka before 4.1 wrote
+        self.is_stale = True  # whether topics may have changed since the last comparison with the epoch
+        self.is_loading = False  # while the log is replayed, records that compaction removed may be missing
+        self._stored_epoch = 0  # the last recorded epoch; a converted group begins with its generation
         self._memory = memory
         self._topics = topics
         self._names: dict[str, int] = {}  # topic to the number of members that name it
-        self._regexes: dict[str, int] = {}  # regular expression to the number of its members
+        self._regexes: dict[str, int] = {}  # regular expression to the number of its subscribers
         self._owners: dict[bytes, dict[int, str]] = {}
         self._held_bytes: dict[str, int] = {}
         self._resolved_bytes = 0
@@ -166,7 +166,7 @@ class ConsumerGroup:
         self._memory.change(more_bytes)
 
     def replay(self, record: CoordinatorRecord) -> None:
-        """A record with a value of this group, or the removal of something in it."""
+        """Replays a record with a value of this group, or the removal of one."""
         key, value = record.key, record.value
         if isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
             self.replay_current(key.member_id, cast("ConsumerGroupCurrentMemberAssignmentValue | None", value))
@@ -235,12 +235,12 @@ class ConsumerGroup:
             self._held_bytes[member_id] = size_bytes
 
     def let_go(self) -> None:
-        """The group is gone, or another coordinator's: its members no longer count here."""
+        """The group was removed, or another coordinator has it: its members no longer count here."""
         self._memory.change(-sum(self._held_bytes.values()) - self._resolved_bytes)
         self._held_bytes.clear()
         self._resolved_bytes = 0
 
-    # --- questions
+    # --- queries
 
     @property
     def state(self) -> str:
@@ -262,7 +262,7 @@ class ConsumerGroup:
         return self._owners.get(topic_id, {}).get(partition)
 
     def waits_for_others(self, member: Member) -> bool:
-        """Whether something that the member is to get still belongs to somebody else."""
+        """Whether a partition that the member should get still belongs to another member."""
         return member.state is MemberState.UNRELEASED and any(
             partition not in member.assigned.get(topic_id, ()) and self.is_held(topic_id, partition)
             for topic_id, partitions in self.targets.get(member.member_id, NO_TARGET).items()
@@ -271,11 +271,11 @@ class ConsumerGroup:
 
     @property
     def regexes(self) -> Mapping[str, int]:
-        """Regular expressions that members subscribe to, with how many do."""
+        """Regular expressions with their numbers of subscribers."""
         return self._regexes
 
     def topics_of(self, member: Member) -> frozenset[str]:
-        """An expression that has not been resolved yet matches nothing."""
+        """The member's topics. An expression that has not been resolved yet matches nothing."""
         resolved = self.resolved.get(member.regex) if member.regex else None
         return member.topics if resolved is None else member.topics | resolved.topics
 
@@ -286,7 +286,7 @@ class ConsumerGroup:
         return topic in self._names or any(topic in each.topics for each in self.resolved.values())
 
     def assignor(self, members: Collection[Member] | None = None) -> str | None:
-        """The one that most members ask for; of equally many the first by name."""
+        """The assignor that most members request; the first by name in a tie."""
         counts: dict[str, int] = {}
         for member in self.members.values() if members is None else members:
             if member.assignor is not None:
@@ -297,7 +297,7 @@ class ConsumerGroup:
     def classic_count(self) -> int:
         return sum(member.uses_classic_protocol for member in self.members.values())
 
-    # --- what every kind of group answers
+    # --- interface of all kinds of groups
 
     def may_commit(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
         return self._may_commit(request, version, in_transaction=False)
@@ -307,8 +307,9 @@ class ConsumerGroup:
         return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
 
     def _may_commit(self, request: OffsetCommitRequest, version: int, *, in_transaction: bool) -> ErrorCode:
-        """A member commits with its epoch, or with an older one for partitions that it has had since then: a commit
-        that crosses a change of epoch is not lost. Anybody may while the group is empty."""
+        """A member may commit with its current epoch. For partitions that it has had since then, it may use an older
+        epoch, so that a commit that was sent before an epoch change is not lost. While the group is empty, every client
+        may commit."""
         epoch = request.generation_id_or_member_epoch
         if epoch < 0 and not self.members:
             return ErrorCode.NONE
@@ -347,7 +348,7 @@ class ConsumerGroup:
         return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
 
     def describe(self) -> DescribedGroup | None:
-        return None  # ConsumerGroupDescribe does
+        return None  # ConsumerGroupDescribe returns it
 
     def expire(self) -> Expiry:
         return Expiry(offsets_may_go=True, since_ms=NO_TIMESTAMP, group_may_go=not self.members)

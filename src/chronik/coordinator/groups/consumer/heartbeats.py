@@ -1,4 +1,5 @@
-"""ConsumerGroupHeartbeat: who the member is, what it says, and what that changes. Pure: records and an answer.
+"""ConsumerGroupHeartbeat: identifies the member, reads its state from the request, and decides what changes. Pure:
+returns records and a response.
 
 Checks run in Kafka's order: the request, the group, its size, the member, its epoch. Memory, which Kafka does not
 check, comes after that.
@@ -25,7 +26,7 @@ from chronik.wire.messages.consumer_group_heartbeat import (
 
 
 class Found(NamedTuple):
-    """The member that a request is about, and the id of the static member whose place it takes."""
+    """The member that a request is about, and the id of the static member that it replaces, if any."""
 
     member: Member
     replaced: str | None = None
@@ -46,7 +47,7 @@ def find_member(
     epoch: int = JOINS,
     named: Named = None,
 ) -> Found:
-    """`classic`: the request is one of the classic protocol, which has no member epochs to check here."""
+    """`classic` says that the request uses the classic protocol, which has no member epochs to check."""
     if instance_id is None:
         member = group.members.get(member_id)
         if member is None:
@@ -85,8 +86,8 @@ def require_static(holder: Member | None, member_id: str, instance_id: str) -> M
 
 
 def require_epoch(member: Member, epoch: int, named: Named) -> None:
-    """A member that missed the answer which raised its epoch comes with the one before, and may go on if it has
-    nothing that it has lost."""
+    """A member that missed the response with its new epoch sends the previous one. It may continue if it does not claim
+    a partition that it has lost."""
     if epoch in (JOINS, member.member_epoch):
         return
     if epoch < member.member_epoch and epoch == member.previous_epoch and is_part_of(named, member.assigned):
@@ -98,7 +99,7 @@ def require_epoch(member: Member, epoch: int, named: Named) -> None:
 
 
 def replace_member(group: ConsumerGroup, old_id: str, member: Member) -> list[CoordinatorRecord]:
-    """Gives a static member's place, its target and partitions included, to its next process."""
+    """Gives a static member's place, with its target and partitions, to its next process."""
     target = group.targets.get(old_id, {})
     return [
         *records.member_removed(group.group_id, old_id),
@@ -109,7 +110,7 @@ def replace_member(group: ConsumerGroup, old_id: str, member: Member) -> list[Co
 
 
 def told(member: Member, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str) -> Member:
-    """The member as it describes itself. What the request leaves out stays as it was."""
+    """The member as the request describes it. Fields that the request omits keep their values."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
     return member._replace(
@@ -126,7 +127,8 @@ def told(member: Member, request: ConsumerGroupHeartbeatRequest, client_id: str,
 
 
 def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """A member that joins, or is not sure what it was told, sends everything and is told everything."""
+    """Whether the request has all fields, so that the response must, too. A member sends such a request when it joins,
+    or when a response may be lost."""
     return (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -135,7 +137,7 @@ def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def brings_no_news(request: ConsumerGroupHeartbeatRequest, member: Member, client_id: str, client_host: str) -> bool:
-    """Most heartbeats only say that the member is alive."""
+    """Whether the request only says that the member is alive, as most heartbeats do."""
     return (
         request.member_epoch == member.member_epoch
         and request.rebalance_timeout_ms == -1
@@ -183,14 +185,15 @@ def _partitions(owned: Owned) -> list[TopicPartitions]:
 
 
 def leave_for_a_while(group: ConsumerGroup, member: Member) -> list[CoordinatorRecord]:
-    """The partitions stay the member's until its session ends. Its next process has had them since epoch 0."""
+    """The partitions stay assigned to the member until its session expires. Its next process has had them since epoch
+    0."""
     since_joining = {topic_id: dict.fromkeys(parts, JOINS) for topic_id, parts in member.assigned.items()}
     away = member._replace(member_epoch=LEAVES_FOR_A_WHILE, assigned=since_joining, revoking={})
     return [records.current_record(group.group_id, away)]
 
 
 def remove_members(group: ConsumerGroup, leaving: Iterable[Member], metadata_hash: int) -> list[CoordinatorRecord]:
-    """Members that leave or are fenced, with the expressions that only they subscribed to."""
+    """Removes members that leave or are fenced, and regular expressions that only they subscribe to."""
     gone = list(leaving)
     written = [record for each in gone for record in records.member_removed(group.group_id, each.member_id)]
     written += [records.regex_removed(group.group_id, regex) for regex in regexes_of_none(group, gone)]
@@ -199,7 +202,7 @@ def remove_members(group: ConsumerGroup, leaving: Iterable[Member], metadata_has
 
 
 def regexes_of_none(group: ConsumerGroup, leaving: Iterable[Member]) -> list[str]:
-    """Expressions that no member subscribes to once these have left."""
+    """Regular expressions without subscribers once these members have left."""
     counts: dict[str, int] = {}
     for member in leaving:
         if member.regex:

@@ -1,7 +1,7 @@
-"""A member of a consumer group: what it subscribes to, and which partitions it has, by epoch.
+"""A member of a consumer group: its subscription, and its partitions with their epochs.
 
-A value: decisions make another one, and only replayed records put it into the group. A member that still uses the
-classic protocol has `classic`; its member epoch is what it calls generation.
+It is an immutable value: decisions create a new one, and only replayed records change the group. A member with the
+classic protocol has `classic`; its generation is its member epoch.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from chronik.wire.messages.consumer_group_records import (
     TopicPartitions,
 )
 
-JOINS: Final = 0  # the epoch of a member that joins
-LEAVES: Final = -1  # of one that leaves
-LEAVES_FOR_A_WHILE: Final = -2  # of a static one that will come back
-NAME_BYTES: Final = 64  # of a short string or a topic's entry, besides its text
-PARTITION_BYTES: Final = 100  # of a partition that a member has, with its epoch, and as a target
+JOINS: Final = 0  # the epoch of a joining member
+LEAVES: Final = -1  # of a leaving member
+LEAVES_FOR_A_WHILE: Final = -2  # of a static member that will return
+NAME_BYTES: Final = 64  # memory of a short string or a topic's entry, in addition to the text
+PARTITION_BYTES: Final = 100  # memory of one partition of a member: its epoch and the target
 
-# Topic id -> partition -> the epoch since which the member has it.
+# Topic id -> partition -> the epoch in which the member got it.
 Owned = Mapping[bytes, Mapping[int, int]]
 # Topic id -> partitions.
 Target = Mapping[bytes, frozenset[int]]
@@ -34,11 +34,11 @@ NO_TARGET: Final[Target] = {}
 
 
 class MemberState(IntEnum):
-    """By the numbers in the log."""
+    """The numbers in the log."""
 
-    STABLE = 0  # has what the target of its epoch gives it
-    UNREVOKED = 1  # has to give up partitions before its epoch may rise
-    UNRELEASED = 2  # waits for partitions that others have not given up yet
+    STABLE = 0  # has reached the target of its epoch
+    UNREVOKED = 1  # must revoke partitions before its epoch can rise
+    UNRELEASED = 2  # waits for partitions that other members have not released yet
     UNKNOWN = 127  # written by a newer release
 
 
@@ -54,12 +54,12 @@ class Member(NamedTuple):
     rebalance_timeout_ms: int = -1
     client_id: str = ""
     client_host: str = ""
-    topics: frozenset[str] = frozenset()  # by name
+    topics: frozenset[str] = frozenset()  # subscribed by name
     regex: str = ""  # "": none
     assignor: str | None = None
     state: MemberState = MemberState.STABLE
     assigned: Owned = NOTHING_OWNED
-    revoking: Owned = NOTHING_OWNED  # asked back, and still the member's until it has given them up
+    revoking: Owned = NOTHING_OWNED  # to be revoked; they belong to the member until it has revoked them
     classic: ClassicMemberMetadata | None = None
 
     def is_reconciled_to(self, epoch: int) -> bool:
@@ -70,13 +70,13 @@ class Member(NamedTuple):
         return self.classic is not None
 
     def epoch_of(self, topic_id: bytes, partition: int) -> int | None:
-        """Since which epoch it has the partition; None if it does not."""
+        """The epoch in which the member got the partition; None if it does not have it."""
         epoch = self.assigned.get(topic_id, {}).get(partition)
         return self.revoking.get(topic_id, {}).get(partition) if epoch is None else epoch
 
     @property
     def size_bytes(self) -> int:
-        """What is remembered of it."""
+        """The memory that this member's data takes."""
         texts = (self.member_id, self.instance_id or "", self.rack_id or "", self.client_id, self.regex)
         size_bytes = MEMBER_BYTES + sum(map(len, texts))
         size_bytes += sum(NAME_BYTES + len(topic) for topic in self.topics)
@@ -86,7 +86,7 @@ class Member(NamedTuple):
             size_bytes += sum(PROTOCOL_BYTES + len(each.name) + len(each.metadata) for each in offered)
         return size_bytes
 
-    # --- as the log has it
+    # --- replay
 
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> Member:
         return self._replace(
@@ -146,7 +146,7 @@ def stored_target(target: Target) -> list[TopicPartition]:
 
 
 def _owned(stored: Iterable[TopicPartitions], member_epoch: int) -> Owned:
-    """Older releases of Kafka wrote no epoch for each partition: then the member's own counts."""
+    """Older releases of Kafka wrote no epoch per partition: then the member's epoch counts."""
     owned = {}
     for each in stored:
         epochs = each.assignment_epochs

@@ -1,11 +1,11 @@
-"""A group changes its protocol while its members go on reading.
+"""Changes a group's protocol while its members continue to read.
 
-Upgrade: the first member that uses the consumer protocol turns a classic group into a consumer group; the others stay
-as they are and are served as classic members of it. Downgrade: when the last member of the consumer protocol is gone,
-the group is a classic one again. A policy says which of both are allowed.
+Upgrade: the first member with the consumer protocol turns a classic group into a consumer group. The other members
+continue as classic members of it. Downgrade: when the last member with the consumer protocol is gone, the group becomes
+a classic group again. A policy says which of the two are allowed.
 
-Pure: from one group, the records that turn it into the other kind. The records of both kinds stand in one batch, so no
-coordinator ever finds half of them.
+Pure: a group in, the records that convert it out. All records of a conversion are in one batch, so no coordinator finds
+half of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from chronik.wire.messages.consumer_group_records import ClassicMemberMetadata, 
 def upgrade(
     classic: ClassicGroup, policy: MigrationPolicy, size_max: int, topics: Topics
 ) -> tuple[list[CoordinatorRecord], ConsumerGroup]:
-    """The records, and the group that they make."""
+    """The records, and the group that results from them."""
     group_id = classic.group_id
     if not policy.may_upgrade:
         _stays(group_id, f"group.consumer.migration.policy={policy} does not allow to upgrade it")
@@ -71,7 +71,7 @@ def _upgraded(classic: ClassicGroup, member: ClassicMember, topics: Topics, take
         topic = topics.image.topic_named(name)
         for partition in partitions if topic is not None else ():
             assert topic is not None
-            # Clients assigned: nothing keeps a leader from naming a partition twice, and the first has it.
+            # Clients have assigned these, and may have assigned a partition twice: its first owner gets it.
             if (topic.topic_id, partition) not in taken and topic.partition(partition) is not None:
                 taken.add((topic.topic_id, partition))
                 assigned.setdefault(topic.topic_id, {})[partition] = classic.generation
@@ -105,7 +105,7 @@ def _as_target(owned: Owned) -> Target:
 
 
 def may_downgrade(group: ConsumerGroup, leaving: Collection[str], policy: MigrationPolicy, size_max: int) -> bool:
-    """Whether only classic members are left without these, and the group may follow them."""
+    """Whether only classic members remain without these members, and the policy allows the downgrade."""
     staying = [each for key, each in group.members.items() if key not in leaving]
     return (
         bool(staying)
@@ -123,8 +123,8 @@ def downgrade(
     topics: Topics,
     now_ms: int,
 ) -> tuple[list[CoordinatorRecord], ClassicGroup]:
-    """The records, and the group that takes over once they are in the log. `joining` is a static member that takes the
-    place of the last one of the consumer protocol, whose id stands behind it."""
+    """The records, and the group that takes over once they are in the log. `joining` is a static classic member and,
+    after it, the id of the last member with the consumer protocol, which it replaces."""
     classic = ClassicGroup(group.group_id, memory, now_ms)
     classic.state = GroupState.STABLE
     classic.generation = group.epoch

@@ -1,10 +1,10 @@
-"""The consumer protocol in one shard: replays its records, and carries out what heartbeats and time bring about.
+"""The consumer protocol in one shard: replays its records, and carries out the effects of heartbeats and timers.
 
-Records are replayed when they are appended, and answers wait until they are committed; so do answers without records,
-which tell of state that older records made. Shares the table of groups with the other kinds.
+Records are replayed when they are appended, and responses wait until they are committed. Responses without records wait
+as well, because they depend on earlier records. Shares the table of groups with the other kinds.
 
-A member has a session timer, and a rebalance timer while it has to give up partitions. When one of them ends, the
-member is removed, and what it had is free once that is in the log.
+A member has a session timer and, while it must revoke partitions, a rebalance timer. When either expires, the member is
+removed. Its partitions are free once the removal is in the log.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from chronik.wire.messages.consumer_group_records import ConsumerGroupMetadataKe
 
 log = logging.getLogger("chronik.coordinator.groups")
 
-RETRY_MS = 1_000  # before a removal that the log refused is tried again
-SOON_MS = 500  # until the next heartbeat of a member that waits for partitions: Kafka's waits for a whole interval
+RETRY_MS = 1_000  # before the retry of a removal that the log refused
+SOON_MS = 500  # until the next heartbeat of a member that waits for partitions; Kafka's waits for a whole interval
 
 HeartbeatReply = Callable[[ConsumerGroupHeartbeatResponse], None]
 
 
 class Removal(NamedTuple):
-    """Members that leave: the records, and the classic group that is left when no member needs the other protocol."""
+    """Members that leave: the records, and the classic group that remains if this is a downgrade."""
 
     records: list[CoordinatorRecord]
     classic: ClassicGroup | None = None
@@ -77,10 +77,10 @@ class ConsumerProtocol:
         self._randomness = randomness
         self._writer = writer
         self._is_loading = True
-        self._newest_topic_version = 0  # of the last image that brought a topic
+        self._newest_topic_version = 0  # the newest image with a new topic
         self._resolutions: dict[str, regexes.Resolution] = {}  # by group
 
-    # --- what the log holds
+    # --- replay
 
     def replay(self, group_id: str, record: CoordinatorRecord) -> None:
         group = self._groups.get(group_id)
@@ -164,7 +164,7 @@ class ConsumerProtocol:
     def _without_news(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> ConsumerGroupHeartbeatResponse | None:
-        """The answer to a member that has its target and says nothing new; None for all others."""
+        """The response to a member that has reached its target and sends nothing new; None for other members."""
         group = self._groups.get(request.group_id)
         if type(group) is not ConsumerGroup or group.is_stale or group.target_epoch < group.epoch:
             return None
@@ -230,7 +230,7 @@ class ConsumerProtocol:
                 self._resolve_if_due(group_id, visible, now_ms)
 
     def changed(self, change: Change) -> None:
-        """The records of the change are in the log, and in the group."""
+        """The records of the change are in the log, and replayed in the group."""
         group = self._groups.get(change.group.group_id)
         if type(group) is not ConsumerGroup:
             return
@@ -243,8 +243,8 @@ class ConsumerProtocol:
         return self._writer.write(written, done)
 
     def _found_or_made(self, group_id: str, written: list[CoordinatorRecord]) -> ConsumerGroup:
-        """The group that a member joins. One that does not exist in this form yet is made of the records in `written`,
-        and is only looked at until these are replayed."""
+        """The group that a member joins. If it does not exist in this form, it is created from the records in
+        `written`, and is only used for this decision until they are replayed."""
         found = self._groups.get(group_id)
         if type(found) is ConsumerGroup:
             return found
@@ -288,7 +288,7 @@ class ConsumerProtocol:
         else:
             self.remove(group, [member], done)
 
-    # --- members that go
+    # --- members that leave
 
     def remove(self, group: ConsumerGroup, leaving: Collection[Member], done: OnWritten) -> bool:
         gone = {each.member_id for each in leaving}
@@ -337,8 +337,8 @@ class ConsumerProtocol:
         )
 
     def watch_revocation(self, group: ConsumerGroup, member: Member) -> None:
-        """A member that does not give up what it has to is out after its rebalance time-out. Classic members join again
-        instead, and have a timer for that."""
+        """Removes a member that has not revoked its partitions after its rebalance time-out. Classic members rejoin
+        instead, and have a separate timer for that."""
         if member.uses_classic_protocol:
             return
         key = member_key("revocation", group.group_id, member.member_id)
@@ -359,7 +359,7 @@ class ConsumerProtocol:
     def regex_changes(
         self, group: ConsumerGroup, before: Member, after: Member, written: list[CoordinatorRecord]
     ) -> tuple[bool, bool]:
-        """Whether the member's expression is another one, and whether its topics are known already."""
+        """Whether the member's expression has changed, and whether its topics are known already."""
         if after.regex == before.regex:
             return False, False
         if before.regex and group.regexes.get(before.regex) == 1:
@@ -380,7 +380,7 @@ class ConsumerProtocol:
             self._resolve_on(group_id)
 
     def _resolve_on(self, group_id: str) -> None:
-        """Goes on by a slice, and sets a timer for the next one: other work comes between two of them."""
+        """Resolves one slice, and sets a timer for the next one, so that other work can run in between."""
         resolution = self._resolutions[group_id]
         if resolution.go_on():
             self.timers.set(("expressions", group_id), 0, partial(self._resolve_on, group_id))
@@ -398,7 +398,7 @@ class ConsumerProtocol:
         return settings_of(group_id, self.topics.image, self.config)
 
     def new_member_id(self) -> str:
-        """As Kafka writes UUIDs, for clients that do not make their ids themselves."""
+        """In Kafka's text format for UUIDs, for clients that do not generate their member ids."""
         return "A" + urlsafe_b64encode(self._randomness.bytes(15)).decode() + "A"
 
 
@@ -407,7 +407,7 @@ def member_key(kind: str, group_id: str, member_id: str) -> tuple[str, str, str]
 
 
 def _is_other_shape(before: Topic, after: Topic) -> bool:
-    """Whether partitions were added or moved. Leaders and in-sync sets change often, and mean nothing to a group."""
+    """Whether partitions were added or moved. Leader and ISR changes are frequent and do not affect a group."""
     if len(before.partitions) != len(after.partitions):
         return True
     return any(

@@ -1,11 +1,11 @@
-"""How one member gets from what it has to its target: give up first, then take over.
+"""Moves one member from its current assignment to its target: it revokes partitions first, then gets new ones.
 
-    STABLE ---------> UNREVOKED    it has partitions that the target gives to somebody else; its epoch stays
-    any ------------> UNRELEASED   its epoch is the target's; it waits for partitions that others still have
-    any ------------> STABLE       it has its target
+    STABLE ---------> UNREVOKED    it must revoke partitions; its epoch stays
+    any ------------> UNRELEASED   its epoch is the target's; it waits for partitions of other members
+    any ------------> STABLE       it has reached its target
 
-Pure functions. A partition belongs to a member while it is assigned or being revoked: nobody else gets it before the
-member has said that it gave it up, or is gone.
+Pure functions. A partition belongs to a member while it is assigned or being revoked. No other member gets it before
+this member has confirmed the revocation or is removed.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from chronik.coordinator.groups.consumer.member import NOTHING_OWNED, Member, Me
 
 
 class OwnedTopic(Protocol):
-    """A topic with partitions, as a heartbeat names them."""
+    """A topic with partitions, as listed in a heartbeat."""
 
     topic_id: bytes
     partitions: list[int]
 
 
-# What the client says that it has; None: it did not say.
+# The partitions that the client says it owns; None: the request does not say.
 Named = Sequence[OwnedTopic] | None
 
 
@@ -37,8 +37,8 @@ def reconcile(
     named: Named,
     subscription_changed: bool = False,
 ) -> Member:
-    """The member after this heartbeat. `subscribed` are the ids of its topics; `is_held` says whether anybody has a
-    partition. A member that subscribes to less gives the rest up at once."""
+    """The member after this heartbeat. `subscribed` returns the ids of its topics; `is_held` says whether a member has
+    a partition. A member that unsubscribes from a topic loses its partitions at once."""
     if member.state is MemberState.STABLE:
         if member.member_epoch != target_epoch:
             return _next(member, target_epoch, target, subscribed(), is_held, named)
@@ -49,7 +49,7 @@ def reconcile(
 
 
 def is_part_of(named: Named, owned: Owned) -> bool:
-    """Whether the client has nothing but what is assigned to it. Without a word from it, that is not known."""
+    """Whether the client owns nothing but what is assigned to it. False if the request does not say."""
     if named is None:
         return False
     return all(each.topic_id in owned and owned[each.topic_id].keys() >= set(each.partitions) for each in named)
@@ -112,7 +112,7 @@ def _without_unsubscribed(member: Member, subscribed: Collection[bytes], named: 
 
 
 def _still_has(named: Named, revoking: Owned) -> bool:
-    """Silence counts as yes: a client that names nothing may have anything."""
+    """If the request does not list partitions, the client may still own any of them, so the result is True."""
     if named is None:
         return True
     return any(

@@ -23,8 +23,8 @@ from chronik.wire.messages.consumer_group_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 
-# Replayed at append: two heartbeats of one group in flight would both be decided on the state before, and the second
-# target would lack the first member.
+# Replayed at append: otherwise two concurrent heartbeats of a group would both be decided on the state before, and the
+# second target would lack the first member.
 RECORD_TYPES: Final = {
     key.record_type: RecordType(key, value, at_append=True)
     for key, value in (
@@ -80,12 +80,12 @@ def regex_removed(group_id: str, regex: str) -> CoordinatorRecord:
 
 
 def old_metadata_removed(group_id: str) -> CoordinatorRecord:
-    """Releases of Kafka before 4.1 wrote the topics of a group, where a hash stands today."""
+    """Kafka before 4.1 wrote a group's topics as records, which a hash replaces today."""
     return CoordinatorRecord(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
 
 
 def member_removed(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """In this order: a member that is removed has neither partitions nor a target."""
+    """In this order: a removed member has neither an assignment nor a target."""
     return [
         CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         CoordinatorRecord(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),

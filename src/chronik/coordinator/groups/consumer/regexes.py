@@ -1,7 +1,7 @@
-"""Regular expressions of subscriptions: when they are resolved, and how, without holding up the event loop.
+"""Resolves the regular expressions of subscriptions without blocking the event loop.
 
-An expression is resolved by the coordinator, for all members that subscribe to it. Between two slices of topics other
-work has its turn. The result is a record, and the group's epoch rises only if it brought other topics.
+The coordinator resolves an expression once for all of its subscribers, in slices of topics, so that other work can run
+in between. The result is a record. It raises the group epoch only if the topics have changed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from chronik.coordinator.shard import CoordinatorRecord
 from chronik.metadata.image import Image
 from chronik.wire.error_codes import ErrorCode
 
-REFRESH_INTERVAL_MS_MIN: Final = 10_000  # between two resolutions of a group's expressions
-REFRESH_INTERVAL_MS: Final = 600_000  # after which they are resolved even if nothing is known to have changed
+REFRESH_INTERVAL_MS_MIN: Final = 10_000  # minimum time between two resolutions of a group's expressions
+REFRESH_INTERVAL_MS: Final = 600_000  # after this time, expressions are resolved again even without a known change
 NAMES_PER_SLICE: Final = 2_000
 
-# Those of the topics that the member may know of.
+# Returns the topics among these that the member may see.
 Visible = Callable[[Collection[str]], Collection[str]]
 
 
@@ -34,7 +34,7 @@ def require_expression(pattern: str) -> None:
 
 
 def is_due(group: ConsumerGroup, expressions: Collection[str], newest_topic_version: int, now_ms: int) -> bool:
-    """Whether the group's expressions, as they will be, have to be resolved (again)."""
+    """Whether the group's expressions must be resolved, for the first time or again."""
     if not expressions:
         return False
     last = next(iter(group.resolved.values()), None)
@@ -51,7 +51,7 @@ def is_due(group: ConsumerGroup, expressions: Collection[str], newest_topic_vers
 
 
 class Resolution:
-    """The expressions of one group, matched against the topics of one image, slice by slice."""
+    """Matches one group's expressions against the topics of one image, slice by slice."""
 
     def __init__(self, expressions: Collection[str], image: Image, visible: Visible, now_ms: int) -> None:
         self.version = image.version
@@ -63,12 +63,12 @@ class Resolution:
             try:
                 self._patterns.append((compile_pattern(expression), found))
             except InvalidPattern:
-                continue  # written by a release that knew more of them: it matches nothing
+                continue  # written by a release with another syntax: it matches nothing here
         self._names: Iterator[str] = iter(image.topics_by_name.keys())
         self._visible = visible
 
     def go_on(self) -> bool:
-        """False: it is done."""
+        """Matches one slice. Returns False when done."""
         budget = max(1, NAMES_PER_SLICE // max(1, len(self._patterns)))
         seen = 0
         found: set[str] = set()
@@ -88,13 +88,13 @@ class Resolution:
 
 
 def resolved(group: ConsumerGroup, resolution: Resolution, topics: Topics) -> list[CoordinatorRecord]:
-    """The records of a resolution that is done."""
+    """The records of a completed resolution."""
     written = []
     changed = False
     after = {key: each.topics for key, each in group.resolved.items()}
     for expression, found in resolution.matches.items():
         if expression not in group.regexes:
-            continue  # nobody subscribes to it any longer
+            continue  # it has no subscribers left
         matched = frozenset(found)
         changed = changed or matched != after.get(expression, frozenset())
         after[expression] = matched

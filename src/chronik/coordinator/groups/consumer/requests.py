@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat must look like, whatever group it is for; and how a request is refused."""
+"""Validates a ConsumerGroupHeartbeat independently of its group, and defines how requests are refused."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 GROUP_FEATURE: Final = "group.version"
-CONSUMER_GROUPS_SINCE: Final = 1  # the level of the feature that allows them
-MEMBER_ID_REQUIRED_SINCE: Final = 1  # from this version on, clients make their member ids themselves
+CONSUMER_GROUPS_SINCE: Final = 1  # the level of the feature that allows consumer groups
+MEMBER_ID_REQUIRED_SINCE: Final = 1  # from this version on, clients generate their member ids
 
 
 class Refused(Exception):

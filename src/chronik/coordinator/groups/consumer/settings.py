@@ -1,4 +1,4 @@
-"""The settings of one consumer group: the broker's, unless the group has configs of its own."""
+"""The settings of one consumer group: the broker's, unless the group has its own configs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Final, NamedTuple
 from chronik.coordinator.groups.config import GroupsConfig
 from chronik.metadata.image import Image, ResourceType
 
-ALL_BROKERS: Final = ""  # the name of the resource with configs of all brokers
-ASSIGNMENT_INTERVAL: Final = "group.consumer.assignment.interval.ms"  # the one of these keys that changes at run time
+ALL_BROKERS: Final = ""  # the resource name of the default for all brokers
+# The only one of these keys that can change at run time.
+ASSIGNMENT_INTERVAL: Final = "group.consumer.assignment.interval.ms"
 
 
 class ConsumerGroupSettings(NamedTuple):
@@ -19,7 +20,7 @@ class ConsumerGroupSettings(NamedTuple):
 
 
 def settings_of(group_id: str, image: Image, config: GroupsConfig) -> ConsumerGroupSettings:
-    """A value that an operator has set is brought into the broker's limits, which may have changed since."""
+    """The group's settings. Values set by an operator are limited to the broker's current bounds."""
     own = image.config(ResourceType.GROUP, group_id)
     of_all = image.config(ResourceType.BROKER, ALL_BROKERS)
     assignment_interval_ms = int(of_all.get(ASSIGNMENT_INTERVAL, config.consumer_assignment_interval_ms))

@@ -1,7 +1,7 @@
-"""The topics of the cluster, as consumer groups see them: ids, partitions, racks, and a hash of all that.
+"""The data that consumer groups need about topics: ids, partitions, racks, and a hash of these.
 
-The hash tells whether a group's target assignment may be out of date. It is stored with the group's epoch and compared
-by the coordinator that wrote it, or by its successor; no client sees it.
+The hash shows whether a group's target assignment may be outdated. It is stored with the group's epoch and compared by
+the coordinator that wrote it, or by its successor; no client sees it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _HASH_BYTES = 8
 
 
 class Shape(NamedTuple):
-    """What an assignor needs to know of a topic."""
+    """What an assignor needs to know about a topic."""
 
     partition_count: int
     racks: tuple[frozenset[str], ...] = ()  # of each partition's replicas; () if no rack is known
 
 
 class Topics:
-    """One for a shard. `image` is the newest that the shard has heard of."""
+    """One per shard. `image` is the newest image that the shard knows."""
 
     def __init__(self) -> None:
         self.image: Image = EMPTY
@@ -45,7 +45,7 @@ class Topics:
         return None if topic is None else topic.name
 
     def ids_of(self, names: Iterable[str]) -> frozenset[bytes]:
-        """Of those that exist."""
+        """The ids of those topics that exist."""
         return frozenset(topic_id for name in names if (topic_id := self.id_of(name)) is not None)
 
     def shape_of(self, topic_id: bytes) -> Shape | None:
@@ -62,7 +62,7 @@ class Topics:
         return Shape(len(topic.partitions), tuple(by_partition))
 
     def hash_of(self, names: Iterable[str]) -> int:
-        """Of the topics among them that exist. It changes with their ids, partitions and racks."""
+        """A hash of those topics that exist. It changes with their ids, partitions and racks."""
         digests = [digest for name in sorted(names) if (digest := self._digest(name))]
         if not digests:
             return NO_TOPICS_HASH
