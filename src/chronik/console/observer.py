@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from chronik.client.admin import groups, nodes, offsets, quorum
 from chronik.client.admin.status import page_text, status
-from chronik.client.admin.survey import survey
+from chronik.client.admin.survey import Survey, survey
 from chronik.client.doctor.facts import StatusAt
 from chronik.client.errors import ClientError
 from chronik.client.topology import TopicPartition
@@ -110,6 +110,8 @@ class Observer:
             self._group_states(now),
         )
         seen = await self._ask("the voters", survey(cluster)) if told is None else None
+        if seen is not None:
+            self._say_why(seen)
         time_ms = cluster.clock.wall_ms()
         snapshot = Snapshot(
             time_ms=time_ms,
@@ -139,6 +141,12 @@ class Observer:
         async with self.ticked:
             self.looks += 1
             self.ticked.notify_all()
+
+    def _say_why(self, seen: Survey) -> None:
+        """Without a controller, brokers hold answers back or close connections. What they say then names no cause."""
+        self._missing = [Missing(each.part, str(seen)) for each in self._missing]
+        if self.topics_fault is not None:
+            self.topics_fault = Missing(self.topics_fault.part, str(seen))
 
     def _learn_admin(self, snapshot: Snapshot) -> None:
         if snapshot.quorum is not None:

@@ -10,6 +10,7 @@ const narrow = matchMedia("(max-width: 760px)");
 export const isNarrow = signal(narrow.matches);
 narrow.addEventListener("change", () => (isNarrow.value = narrow.matches));
 
+const FLEXIBLE_PX = 120; // what a column without a width of its own needs at least
 const BEYOND = 12; // rows above and below the view, so that scrolling shows no gaps
 
 /**
@@ -69,9 +70,10 @@ export function Table({ columns: all, count, row, onRange, href, onOpen, label, 
     });
   }, [isList]);
 
+  const least = columns.reduce((sum, each) => sum + (each.width?.endsWith("px") ? Number.parseInt(each.width) : FLEXIBLE_PX), 0);
   const shown = [];
   for (let index = first; index < last; index++) shown.push(index);
-  return html`<div class="table-frame"><table class="rows" aria-label=${label} aria-rowcount=${count}>
+  return html`<div class="table-frame"><table class="rows" aria-label=${label} aria-rowcount=${count} style=${isNarrow.value ? { minWidth: `${least}px` } : undefined}>
     <colgroup>${columns.map((each) => html`<col style=${each.width ? { width: each.width } : undefined} />`)}</colgroup>
     <thead><tr>${columns.map((each) => html`<${Heading} column=${each} otherwise=${defaultSort} />`)}</tr></thead>
     ${before && html`<tbody><tr><td colspan=${columns.length} class="edge">${before}</td></tr></tbody>`}
