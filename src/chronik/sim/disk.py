@@ -491,7 +491,7 @@ class SimDisk:
         """What is locked is remembered beside the files, so that it holds although the file is removed."""
         self.open(path, create=True)
         if path in self._locked:
-            raise DiskInUse(f"{path} is locked: another broker runs on this directory")
+            raise DiskInUse(f"{path} is locked: another broker runs on this directory; stop it, or use another")
         self._locked.add(path)
 
     def unlock(self, path: str) -> None:
