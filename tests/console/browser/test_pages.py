@@ -6,6 +6,7 @@ policy or raises an exception.
 
 from __future__ import annotations
 
+import re
 import urllib.parse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
@@ -261,6 +262,21 @@ def test_a_seed_of_the_simulator_is_played(visiting: Visit) -> None:
     page.locator("canvas.lanes").wait_for()
     page.get_by_text("passed").first.wait_for()
     assert page.locator("table[aria-label=Events] tr[data-index]").count() > 0
+
+
+def test_a_failing_seed_shows_the_step_at_which_the_invariant_broke(visiting: Visit) -> None:
+    """From the page alone: which invariant, at which step, and the event itself one click away."""
+    page = visiting.show("/lab?scenario=wire&fault=played-back&seed=4")
+    page.get_by_role("button", name="Play").click()
+    failure = page.get_by_role("alert").filter(has_text="broke at")
+    found = re.search(r"Invariant (.+) broke at ([\d.]+) s, step ([\d,]+)", failure.inner_text())
+    assert found is not None
+    failure.get_by_role("button", name="Go there").click()
+    row = page.locator("table[aria-label=Events] tr.active")
+    row.wait_for()
+    assert [row.locator("td").nth(place).inner_text() for place in (0, 2)] == [found[3], "invariant"]
+    assert f"VIOLATED {found[1]}" in row.inner_text()
+    assert "fault=played-back" in page.url
 
 
 @pytest.mark.long

@@ -19,9 +19,10 @@ const BEYOND = 12; // rows above and below the view, so that scrolling shows no 
  *
  * @param {{columns: Column[], count: number, row: (index: number) => any, onRange?: (first: number, last: number) => void,
  *   href?: (row: any) => string|undefined, onOpen?: (row: any, index: number) => void, label: string, defaultSort?: string,
- *   active?: (row: any) => boolean, after?: any, before?: any}} props
+ *   active?: (row: any) => boolean, after?: any, before?: any, wanted?: {index: number, key: string}}} props
+ * `wanted` is a row that comes into view when the key changes, or when a row of that key is there at last.
  */
-export function Table({ columns: all, count, row, onRange, href, onOpen, label, defaultSort = "", active, after, before }) {
+export function Table({ columns: all, count, row, onRange, href, onOpen, label, defaultSort = "", active, after, before, wanted }) {
   const columns = isNarrow.value ? all.filter((each) => !each.kind?.includes("wide")) : all;
   const body = /** @type {{current: HTMLElement|null}} */ (useRef(null));
   const [view, setView] = useState({ first: 0, last: 40 });
@@ -45,6 +46,11 @@ export function Table({ columns: all, count, row, onRange, href, onOpen, label, 
   const last = Math.min(view.last, count);
   const first = Math.min(view.first, last);
   useEffect(() => onRange?.(first, last), [first, last]);
+
+  const isThere = wanted !== undefined && wanted.index >= 0;
+  useEffect(() => {
+    if (isThere) reveal(body.current, wanted.index);
+  }, [wanted?.key, isThere]);
 
   const open = (index) => {
     const item = row(index);
