@@ -143,6 +143,13 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
                 "bug](../how-to/report-a-bug.md)."
             ),
         ),
+        (
+            "this node has lost its metadata and waits for a controller: start the other voters; "
+            "if a majority has lost it, see docs/how-to/quorum-lost.md"
+        ): (
+            "The node is a voter by its configuration, but holds no metadata. It cannot vote before it has caught up.",
+            ("Start the other voters. If most of them say the same, see [a quorum is lost](../how-to/quorum-lost.md)."),
+        ),
         "this node waits to be added to a quorum: run `chronik cluster add …@HOST:…`": (
             "The node is not a member of the quorum that it was pointed at.",
             "Run the command, with the host by which other nodes reach this one.",

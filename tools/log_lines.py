@@ -10,6 +10,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,6 +23,7 @@ LEVEL_OF: Final = {**{name.lower(): name for name in ("DEBUG", *LEVELS)}, "excep
 FIELD: Final = "…"
 # Loggers by the names that hold them.
 HOLDERS: Final = ("log", "logger", "_logger")
+_mentions = re.compile(rf"\b(?:logging|{'|'.join(HOLDERS)})\b")  # other modules hold no logger and give no level
 _field = re.compile(r"%(?:\.\d)?[sdrg]")
 
 
@@ -30,10 +32,12 @@ class Line(NamedTuple):
     text: str
 
 
+@cache
 def lines() -> dict[Line, set[str]]:
     """Each log line, and the levels at which it is written; without those at DEBUG alone."""
-    trees = {path: ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
-    given = _levels_given(trees.values())
+    sources = {path: path.read_text("utf-8") for path in sorted(SOURCE.rglob("*.py"))}
+    trees = {path: ast.parse(source) for path, source in sources.items() if _mentions.search(source)}
+    given = _levels_given(tree for path, tree in trees.items() if "logging." in sources[path])
     loggers = {path: _logger_of(path, tree) for path, tree in trees.items()}
     lent = _lent(trees, loggers)
     found: dict[Line, set[str]] = defaultdict(set)

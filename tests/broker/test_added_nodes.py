@@ -115,3 +115,24 @@ def test_a_node_whose_addition_is_taken_back_waits_to_be_added_again(
         written.result()
 
     play(story)
+
+
+def test_voters_that_have_all_lost_their_metadata_are_not_told_to_be_added() -> None:
+    """There is no cluster left that could add them. They wait, and name the guide that says what to do."""
+
+    def story(world: World, cluster: SimCluster) -> None:
+        founders = [cluster.numbered(number) for number in (1, 2, 3)]
+        for machine in founders:
+            machine.crash()
+            machine.is_damaged = True
+            machine.disk.remove_tree("/data/raft")
+        lines = len(world.lines)
+        for machine in founders:
+            machine.start()
+        world.run_for(5_000)
+        said = world.lines[lines:]
+        assert not any("waits to be added" in line for line in said)
+        assert sum("has lost its metadata and waits" in line and "quorum-lost.md" in line for line in said) == 3
+        assert not any(machine.is_ready for machine in founders)
+
+    play(story)

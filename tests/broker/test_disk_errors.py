@@ -32,6 +32,7 @@ async def stopped() -> SimDisk:
         (".journal", errno.EIO, REPAIR),
         ("/raft/", errno.EIO, "copies the metadata from them"),
         ("checkpoint", errno.EACCES, "must be able to read and write it"),
+        ("checkpoint", errno.ENOTDIR, "is no directory"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named_with_what_to_do(part: str, code: int, advice: str) -> None:

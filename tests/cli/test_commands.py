@@ -232,6 +232,14 @@ def test_a_reset_shows_its_plan_and_changes_nothing_until_told(chronik: Run, top
     ]
 
 
+def test_who_writes_to_a_topic_that_does_not_exist_is_told_how_to_create_it(chronik: Run, unique: Unique) -> None:
+    """But a misspelt name is corrected first."""
+    missing = chronik("produce", "q" * 40, stdin=b"a\n")
+    assert (missing.exit_code, missing.err.endswith("UNKNOWN_TOPIC_OR_PARTITION; --create creates it\n")) == (1, True)
+    chronik("topic", "create", name := unique("written"))
+    assert f"did you mean {name!r}?" in chronik("produce", f"{name}x", stdin=b"a\n").err
+
+
 def test_settings_are_shown_set_and_unset(chronik: Run, topic: str) -> None:
     """With where each value comes from, and the nearest key for one that does not exist."""
     settings = ("config", "get", "topic", topic, "--format", "json")

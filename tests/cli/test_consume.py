@@ -66,6 +66,7 @@ def test_a_condition_in_sql_chooses_records(chronik: Run, topic: str) -> None:
     assert days(both.lines) == [2, 5]
     bad = chronik(*where, "cty = 'Bern'")
     assert (bad.exit_code, bad.out, "cty" in bad.err) == (2, "", True)
+    assert "a field of a JSON value is value->>'$.NAME'" in bad.err
 
 
 def test_a_group_has_read_what_its_filter_hid(chronik: Run, topic: str, unique: Unique) -> None:

@@ -174,6 +174,7 @@ def test_a_node_does_not_wait_for_the_parser_of_commands(tmp_path: Path) -> None
         (["produce", "x", "--input", "json", "--key", "k"], "each record has its own key"),
         (["produce", "x", "--input", "csv", "--key-separator", ":"], "--input text"),
         (["produce", "x", "--timestamp", "yesterday"], "write a time such as"),
+        (["consume", "ord*"], "--match takes a pattern, as in 'ord.*'"),
         (["group", "reset", "g"], "either --to or --shift"),
         (["group", "reset", "g", "--to", "latest", "--execute", "--dry-run"], "choose one"),
         (["config", "set", "topic", "x"], "nothing to set"),
@@ -188,6 +189,20 @@ def test_what_makes_no_sense_is_refused_with_2_before_anything_is_tried(
     done = run_command(*words)
     assert done.exit_code == 2
     assert what in re.sub(r"\s*│\n│\s*", " ", done.out + done.err)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["--help"], ["topic", "create", "--help"]], ids=" ".join)
+def test_help_that_is_not_read_to_its_end_is_no_error(words: list[str]) -> None:
+    """`chronik --help | head` must not end a script that runs with pipefail."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "chronik.cli", *words]
+    with open(writer, "wb") as closed:
+        ended = subprocess.run(
+            command, stdout=closed, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(SOURCE)}, check=False
+        )
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize(("text", "level"), [("debug", "DEBUG"), ("Warning", "WARNING"), (" error ", "ERROR")])

@@ -54,6 +54,8 @@ def test_every_iso_time_is_read_to_the_millisecond(moment: datetime) -> None:
 
 def test_settings_in_milliseconds_may_have_a_unit() -> None:
     """Nobody counts the zeros of 604800000. What is not such a setting, or no duration, is the broker's to judge."""
+    with pytest.raises(Misused, match=r"retention\.ms=7x: write milliseconds, or a duration such as 90s"):
+        with_durations({"retention.ms": "7x"})
     typed = {"retention.ms": "7d", "segment.ms": "90 s", "file.delete.delay.ms": "5", "max.message.bytes": "1m"}
     assert with_durations(typed | {"flush.ms": "soon"}) == {
         "retention.ms": "604800000",

@@ -17,6 +17,7 @@ from chronik.cli.main import app
 from tests.house.repository import ROOT, SOURCE, source_modules
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CONSOLE_BYTES_MAX = 300_000  # what everybody downloads for it, compressed, with its libraries
 PROGRAMS = {"chronik": "chronik.cli.entry:main", "chronik-bench": "chronik.bench.main:main"}
 
 
@@ -55,7 +56,9 @@ def test_the_wheel_holds_every_module_and_the_type_marker(tmp_path: Path) -> Non
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*command, "--wheel-dir", str(tmp_path), str(ROOT)], check=True)
     [wheel] = tmp_path.glob("chronik-*.whl")
-    held = set(zipfile.ZipFile(wheel).namelist())
+    entries = zipfile.ZipFile(wheel).infolist()
+    held = {entry.filename for entry in entries}
     assert {str(path.relative_to(SOURCE)) for path in source_modules()} <= held
     assert "chronik/py.typed" in held
     assert not {name for name in held if name.startswith(("tests/", "tools/"))}
+    assert sum(entry.compress_size for entry in entries if "/console/" in entry.filename) < CONSOLE_BYTES_MAX

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from chronik.broker.settings import Settings
 
 FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+NO_DIRECTORY = (errno.EEXIST, errno.ENOTDIR)
 
 
 def advice(fault: OSError, settings: Settings) -> str | None:
@@ -23,6 +24,8 @@ def advice(fault: OSError, settings: Settings) -> str | None:
         return None
     if fault.errno in FORBIDDEN:
         return f"{path} cannot be used ({fault.strerror}): this process's user must be able to read and write it"
+    if fault.errno in NO_DIRECTORY:
+        return f"{path} is no directory ({fault.strerror}): name another one in log.dirs, or as --data of `chronik up`"
     failed = f"{path} cannot be read or written ({fault.strerror}): the disk fails, so replace it"
     if path.startswith(raft):
         return (

@@ -5,7 +5,8 @@ A registered node is fenced until its own image shows the registration. After th
 as it sends heartbeats. A node whose epoch is no longer the newest was replaced or removed, and stops.
 
 A node that starts and is not a member of the quorum waits to be added, and says so. That is a new node, a removed node
-that was started again, or a node whose addition timed out and was taken back while it registered.
+that was started again, or a node whose addition timed out and was taken back while it registered. A voter that has lost
+its metadata cannot tell, so it waits for a controller.
 """
 
 from __future__ import annotations
@@ -57,8 +58,15 @@ class Lifecycle:
 
     def say_if_it_waits_to_be_added(self) -> None:
         node = self._node
-        if node.quorum is not None and node.node_id not in node.store.raft.addresses:
-            self._wait_to_be_added()
+        if node.quorum is None or node.node_id in node.store.raft.addresses:
+            return
+        if not node.store.image.cluster_id and any(voter.node_id == node.node_id for voter in node.settings.voters):
+            log.warning(
+                "this node has lost its metadata and waits for a controller: start the other voters; "
+                "if a majority has lost it, see docs/how-to/quorum-lost.md"
+            )
+            return  # if the controller knows no such member, it will say so
+        self._wait_to_be_added()
 
     def _wait_to_be_added(self) -> None:
         """Logs this once per wait."""

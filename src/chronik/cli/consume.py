@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from chronik.wire.records import Record
 
 POLL_MS = 500
+PATTERN_SIGNS = frozenset("*?+|^$()[]{}\\")
 _LAST = re.compile(r"-(\d+)")
 
 
@@ -129,6 +130,10 @@ def consume(
         raise Misused(
             "a group continues at its offsets: --from earliest or latest is for partitions without an offset; "
             "move a group with `chronik group reset`"
+        )
+    if patterns := [topic for topic in topics if set(topic) & PATTERN_SIGNS]:
+        raise Misused(
+            f"topic {patterns[0]!r}: names of topics hold no such signs; --match takes a pattern, as in 'ord.*'"
         )
     now_ms = time.time_ns() // 1_000_000
     last = _LAST.fullmatch(from_ or "")

@@ -204,9 +204,13 @@ def explain(name: str, *, seconds: Annotated[int, Parameter(name="--for")] = 6, 
         found = causes(name, before, after)
         if options.wants_json:
             rows = [{"cause": each.name, "text": each.text, "action": each.action or None} for each in found]
-            print_json({"group": name, "state": after.state, "lag": after.lag, "causes": rows})
+            without_offset = after.lag_without_offset
+            document = {"group": name, "state": after.state, "lag": after.lag, "lag_without_offset": without_offset}
+            print_json(document | {"causes": rows})
             return
         behind = f"{counted(after.lag, 'record')} behind" if after.lag else "not behind"
+        if after.lag_without_offset:
+            behind += f" ({human_count(after.lag_without_offset)} where it has no offset yet)"
         print(f"{name} is {behind}, with {counted(len(after.members), 'member')} in state {after.state}.")
         for each in found:
             print(f"{each.text}\n  {each.action}" if each.action else each.text)

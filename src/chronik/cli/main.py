@@ -145,3 +145,7 @@ def main() -> None:
         # left.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(DONE)
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # rich, which prints help, ends with 1 by itself
+            sys.exit(DONE)
+        raise

@@ -18,17 +18,21 @@ if TYPE_CHECKING:
 
 UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
+_OTHER_UNIT: Final = re.compile(r"\d+\s*[a-zA-Z]+")
 _AGO: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d)\s+ago")
 
 
 def with_durations(settings: dict[str, str]) -> dict[str, str]:
     """Settings in milliseconds may be written with a unit: retention.ms=7d. All others stay as they are."""
-    return {key: _in_ms(value) if key.endswith(".ms") else value for key, value in settings.items()}
+    return {key: _in_ms(key, value) if key.endswith(".ms") else value for key, value in settings.items()}
 
 
-def _in_ms(text: str) -> str:
-    found = _DURATION.fullmatch(text.strip().lower())
-    return text if found is None else str(int(found[1]) * UNITS_MS[found[2]])
+def _in_ms(key: str, text: str) -> str:
+    if found := _DURATION.fullmatch(text.strip().lower()):
+        return str(int(found[1]) * UNITS_MS[found[2]])
+    if _OTHER_UNIT.fullmatch(text.strip()):
+        raise Misused(f"{key}={text}: write milliseconds, or a duration such as 90s, 15m, 2h or 7d")
+    return text
 
 
 def parse_duration(text: str, option: str) -> int:

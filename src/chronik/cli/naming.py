@@ -23,8 +23,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-async def existing_topic(cluster: ClusterClient, name: str) -> Topic:
-    """The topic, or a complaint with the nearest name."""
+async def existing_topic(cluster: ClusterClient, name: str, *, hint: str = "") -> Topic:
+    """The topic, or a complaint with the nearest name, or the hint if no name is near."""
     from chronik.client.errors import Refused
     from chronik.wire.error_codes import ErrorCode
 
@@ -34,7 +34,7 @@ async def existing_topic(cluster: ClusterClient, name: str) -> Topic:
         if fault.kafka_error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
     known = (await cluster.refresh(None)).topics
-    raise CommandFailed(f"topic {name!r} does not exist: UNKNOWN_TOPIC_OR_PARTITION{did_you_mean(name, known)}")
+    raise CommandFailed(f"topic {name!r} does not exist: UNKNOWN_TOPIC_OR_PARTITION{did_you_mean(name, known) or hint}")
 
 
 async def existing_partitions(cluster: ClusterClient, name: str, only: Iterable[int]) -> list[TopicPartition]:

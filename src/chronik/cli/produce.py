@@ -179,7 +179,7 @@ def produce(
         from chronik.wire.compression import Codec
 
         if not create:
-            await watched(cluster, existing_topic(cluster, topic))
+            await watched(cluster, existing_topic(cluster, topic, hint="; --create creates it"))
         retention = RetentionCheck(cluster, topic)
         refused: BadLine | CommandFailed | None = None
         writing = opened(

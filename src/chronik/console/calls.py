@@ -70,7 +70,7 @@ class Call:
                 raise
             self.missing.append(Missing(name, str(fault)))
         except ClientError as fault:
-            self.missing.append(Missing(name, str(fault)))
+            self.missing.append(Missing(name, str(survey or fault)))
         return None
 
     def missing_documents(self) -> list[dict[str, str]]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from chronik.client.admin import groups, nodes, offsets, quorum
 from chronik.client.admin.status import page_text, status
-from chronik.client.admin.survey import survey
+from chronik.client.admin.survey import Survey, survey
 from chronik.client.doctor.facts import StatusAt
 from chronik.client.errors import ClientError
 from chronik.client.topology import TopicPartition
@@ -31,6 +31,7 @@ from chronik.wire.offset_specs import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from chronik.client.addresses import Address
+    from chronik.client.admin.quorum import Quorum
     from chronik.client.routing import ClusterClient
     from chronik.client.topology import Topology
 
@@ -38,6 +39,7 @@ log = logging.getLogger("chronik.console")
 
 PERIOD_S: Final = STEP_MS / 1_000
 QUESTION_S: Final = 2.0
+LEADER_S: Final = 0.5  # a leader answers within milliseconds
 SHARE_MAX: Final = 0.05  # of a core, for reading pages and topologies
 TOPOLOGY_S: Final = 4.0
 GROUPS_S: Final = 8.0
@@ -103,13 +105,17 @@ class Observer:
     async def look(self) -> None:
         cluster, before, now = self._cluster, self.snapshot, time.monotonic()
         self._missing = []
-        told, described, topology, states = await asyncio.gather(
-            self._ask("the quorum", quorum.describe(cluster)),
+        asking = asyncio.ensure_future(self._ask("the quorum", quorum.describe(cluster)))
+        told, described, topology, states, seen = await asyncio.gather(
+            asking,
             self._ask("the brokers", nodes.describe(cluster)),
             self._topology(now),
             self._group_states(now),
+            self._voters_unless(asking),
         )
-        seen = await self._ask("the voters", survey(cluster)) if told is None else None
+        seen = seen if told is None else None
+        if seen is not None:
+            self._say_why(seen)
         time_ms = cluster.clock.wall_ms()
         snapshot = Snapshot(
             time_ms=time_ms,
@@ -139,6 +145,20 @@ class Observer:
         async with self.ticked:
             self.looks += 1
             self.ticked.notify_all()
+
+    async def _voters_unless(self, asking: asyncio.Task[Quorum | None]) -> Survey | None:
+        """Which voters answer, unless a leader does. Brokers that know none hold their answers back, so a survey begins
+        before those are given up."""
+        await asyncio.wait([asking], timeout=LEADER_S)
+        if asking.done() and asking.result() is not None:
+            return None
+        return await self._ask("the voters", survey(self._cluster))
+
+    def _say_why(self, seen: Survey) -> None:
+        """Without a controller, brokers hold answers back or close connections. What they say then names no cause."""
+        self._missing = [Missing(each.part, str(seen)) for each in self._missing]
+        if self.topics_fault is not None:
+            self.topics_fault = Missing(self.topics_fault.part, str(seen))
 
     def _learn_admin(self, snapshot: Snapshot) -> None:
         if snapshot.quorum is not None:

@@ -292,7 +292,9 @@ class RealDisk:
             for fd in held:
                 os.close(fd)
             if isinstance(error, BlockingIOError):
-                raise DiskInUse(f"{path} is locked: another broker runs on this directory") from None
+                raise DiskInUse(
+                    f"{path} is locked: another broker runs on this directory; stop it, or use another"
+                ) from None
             raise
         self._locks[path] = held
 

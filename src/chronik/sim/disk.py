@@ -494,7 +494,7 @@ class SimDisk:
         """Locks are stored outside of the files, so that a lock holds even if its file is removed."""
         self.open(path, create=True)
         if path in self._locked:
-            raise DiskInUse(f"{path} is locked: another broker runs on this directory")
+            raise DiskInUse(f"{path} is locked: another broker runs on this directory; stop it, or use another")
         self._locked.add(path)
 
     def unlock(self, path: str) -> None:

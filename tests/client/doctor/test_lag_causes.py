@@ -115,6 +115,12 @@ def test_a_partition_without_an_offset_counts_from_its_start() -> None:
     assert PartitionLook(None, 3, 10).lag == 7
     assert PartitionLook(2, 3, 10).lag == 7
     assert PartitionLook(12, 3, 10).lag == 0
+    partitions = {
+        TopicPartition("orders", 0): PartitionLook(None, 3, 10),
+        TopicPartition("orders", 1): PartitionLook(2, 0, 5),
+    }
+    both = Look(0, "Empty", {}, [], partitions)
+    assert (both.lag, both.lag_without_offset) == (10, 7)
 
 
 def test_who_has_not_given_up_a_partition_of_a_consumer_group_is_told_whether_records_wait_or_not() -> None:

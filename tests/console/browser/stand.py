@@ -118,13 +118,19 @@ def console(cluster: Cluster, *arguments: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def visit(address: str) -> Iterator[Visit]:
+def chromium() -> Iterator[Browser]:
+    """Playwright's loop runs until the end of it, so a process has one at a time."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        visiting = Visit(browser, address)
-        yield visiting
-        visiting.close()
+        yield browser
         browser.close()
+
+
+@contextlib.contextmanager
+def visit(browser: Browser, address: str) -> Iterator[Visit]:
+    visiting = Visit(browser, address)
+    yield visiting
+    visiting.close()
 
 
 def produce(cluster: Cluster, topic: str, records: list[tuple[bytes | None, bytes | None]]) -> None:

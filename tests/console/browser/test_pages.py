@@ -6,14 +6,19 @@ policy or raises an exception.
 
 from __future__ import annotations
 
+import re
 import urllib.parse
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from chronik.testing.cluster import Cluster
-from tests.console.browser.stand import Visit, console, nodes, orders, produce, skip_without_browser, visit
+from tests.console.browser.stand import Visit, chromium, console, nodes, orders, produce, skip_without_browser, visit
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ViewportSize
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console-pages")]
 
@@ -51,11 +56,53 @@ HOSTILE = [
     None,
 ]
 LARGE = 10_000_000
+DESK: ViewportSize = {"width": 1280, "height": 720}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+# Pages with something open on them.
+OPEN = ("/topics/orders?start=earliest&record=1@5", "/topics/hostile?start=earliest&record=0@5")
+# What lies beyond the right edge and cannot be scrolled to in a box of its own.
+BEYOND = """() => {
+    const scrolls = each => each && each.tagName !== 'MAIN'
+        && (['auto', 'scroll'].includes(getComputedStyle(each).overflowX) || scrolls(each.parentElement));
+    const all = [...document.querySelectorAll('.top *, .side, main *, .drawer *')];
+    const beyond = all.filter(each => each.getClientRects().length && !each.closest('.skip')
+        && each.getBoundingClientRect().right > innerWidth + 1 && !scrolls(each.parentElement));
+    return beyond.map(each => `${each.tagName}.${each.getAttribute('class') ?? ''} ${each.textContent.slice(0, 40)}`);
+}"""
+# Text that has less contrast than 4.5 to 1 with what is behind it. Controls that are disabled may have less.
+FAINT = """() => {
+    const parts = color => color.match(/[\\d.]+/g).map(Number);
+    const over = ([r, g, b, a = 1], under) => [r, g, b].map((each, i) => each * a + under[i] * (1 - a));
+    const behind = each => {
+        if (!each) return [255, 255, 255];
+        const color = parts(getComputedStyle(each).backgroundColor);
+        return color[3] === 0 ? behind(each.parentElement) : over(color, behind(each.parentElement));
+    };
+    const channel = each => (each /= 255) <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4;
+    const light = color => 0.2126 * channel(color[0]) + 0.7152 * channel(color[1]) + 0.0722 * channel(color[2]);
+    const found = new Set();
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+        const {data, parentElement: each} = walker.currentNode;
+        if (!data.trim() || !each.getClientRects().length || each.closest('svg, [disabled]')) continue;
+        const under = behind(each);
+        const pair = [light(over(parts(getComputedStyle(each).color), under)), light(under)].sort((a, b) => b - a);
+        const contrast = (pair[0] + 0.05) / (pair[1] + 0.05);
+        if (contrast < 4.5) found.add(`${contrast.toFixed(2)} ${each.className} ${each.textContent.slice(0, 40)}`);
+    }
+    return [...found];
+}"""
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def browser() -> Iterator[Browser]:
     skip_without_browser()
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def cluster(browser: Browser) -> Iterator[Cluster]:
     with nodes() as cluster:
         fill(cluster)
         yield cluster
@@ -72,8 +119,14 @@ def fill(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="module")
-def visiting(cluster: Cluster) -> Iterator[Visit]:
-    with console(cluster) as address, visit(address) as visiting:
+def address(cluster: Cluster) -> Iterator[str]:
+    with console(cluster) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def visiting(browser: Browser, address: str) -> Iterator[Visit]:
+    with visit(browser, address) as visiting:
         yield visiting
 
 
@@ -84,6 +137,27 @@ def test_every_page_says_what_it_is_for(visiting: Visit) -> None:
         for word in words:
             page.get_by_text(word).first.wait_for(state="attached")
     assert visiting.troubles == []
+
+
+def test_every_page_fits_on_a_phone(visiting: Visit) -> None:
+    """Nothing lies beyond the right edge. Lists that are wider scroll in their own box."""
+    visiting.page.set_viewport_size(PHONE)
+    try:
+        beyond = {path: visiting.show(path).evaluate(BEYOND) for path in (*PAGES, *OPEN)}
+    finally:
+        visiting.page.set_viewport_size(DESK)
+    assert {path: found for path, found in beyond.items() if found} == {}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_can_be_read(visiting: Visit, scheme: Literal["light", "dark"]) -> None:
+    """By the rule of WCAG for small text."""
+    visiting.page.emulate_media(color_scheme=scheme)
+    try:
+        faint = {path: visiting.show(path).evaluate(FAINT) for path in (*PAGES, *OPEN)}
+    finally:
+        visiting.page.emulate_media(color_scheme=None)
+    assert {path: found for path, found in faint.items() if found} == {}
 
 
 def test_the_first_page_is_painted(visiting: Visit, record_property: object) -> None:
@@ -190,14 +264,28 @@ def test_a_seed_of_the_simulator_is_played(visiting: Visit) -> None:
     assert page.locator("table[aria-label=Events] tr[data-index]").count() > 0
 
 
+def test_a_failing_seed_shows_the_step_at_which_the_invariant_broke(visiting: Visit) -> None:
+    """From the page alone: which invariant, at which step, and the event itself one click away."""
+    page = visiting.show("/lab?scenario=wire&fault=played-back&seed=4")
+    page.get_by_role("button", name="Play").click()
+    failure = page.get_by_role("alert").filter(has_text="broke at")
+    found = re.search(r"Invariant (.+) broke at ([\d.]+) s, step ([\d,]+)", failure.inner_text())
+    assert found is not None
+    failure.get_by_role("button", name="Go there").click()
+    row = page.locator("table[aria-label=Events] tr.active")
+    row.wait_for()
+    assert [row.locator("td").nth(place).inner_text() for place in (0, 2)] == [found[3], "invariant"]
+    assert f"VIOLATED {found[1]}" in row.inner_text()
+    assert "fault=played-back" in page.url
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_every_page_works_with_a_node_down_and_without_a_quorum() -> None:
+def test_every_page_works_with_a_node_down_and_without_a_quorum(browser: Browser) -> None:
     """That is when somebody looks. A page may say that it is incomplete; it must not stay empty or go on loading."""
-    skip_without_browser()
     with nodes() as cluster:
         fill(cluster)
-        with console(cluster) as address, visit(address) as visiting:
+        with console(cluster) as address, visit(browser, address) as visiting:
             cluster.kill(3)
             visiting.page.get_by_text("2 / 3").first.wait_for(state="attached")
             walk(visiting)

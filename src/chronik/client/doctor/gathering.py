@@ -54,15 +54,15 @@ class _Gathering:
 
     async def facts(self) -> Facts:
         cluster = self._cluster
-        silent, told, described, topics = await asyncio.gather(
+        silent, told, described, topics, seen = await asyncio.gather(
             self._silent_bootstrap(),
             self._ask("the quorum", lambda: quorum.describe(cluster)),
             self._ask("the brokers", lambda: nodes.describe(cluster)),
             self._ask("the topics", self._topics),
+            survey(cluster),  # takes as long as the others; it is wanted only if no leader answers
         )
-        seen: Survey | None = None
-        if told is None:
-            seen = await self._ask("the voters", lambda: survey(cluster))
+        seen = seen if told is None else None
+        ask = self._ask if seen is None else self._ask_no_controller
         facts = Facts(
             now_ms=cluster.clock.wall_ms(),
             silent_bootstrap=silent,
@@ -80,8 +80,8 @@ class _Gathering:
             ),
             asyncio.gather(
                 self._ask("the topics' settings", lambda: self._topic_configs(topics or {})),
-                self._ask("moves", lambda: reassignments.under_way(cluster)),
-                self._ask("the groups", self._groups),
+                ask("moves", lambda: reassignments.under_way(cluster)),
+                ask("the groups", self._groups),
                 self._ask("dead letters", lambda: self._letters(topics or {})),
             ),
         )
@@ -109,6 +109,11 @@ class _Gathering:
             self._unanswered[what] = f"no answer within {QUESTION_S:.0f} s"
         except ClientError as fault:
             self._unanswered[what] = str(fault)
+        return None
+
+    async def _ask_no_controller(self, what: str, _: Callable[[], Awaitable[T]]) -> T | None:
+        """In place of `_ask`, for what nobody answers without a controller."""
+        self._unanswered[what] = "no controller is elected"
         return None
 
     # --- nodes

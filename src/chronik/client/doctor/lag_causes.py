@@ -45,6 +45,11 @@ class Look:
     def lag(self) -> int:
         return sum(each.lag for each in self.partitions.values())
 
+    @property
+    def lag_without_offset(self) -> int:
+        """The part of it in partitions where the group has no offset. Lag as metrics count it leaves them out."""
+        return sum(each.lag for each in self.partitions.values() if each.committed is None)
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:

@@ -210,6 +210,7 @@ async def why(call: Call) -> dict[str, Any]:
     return {
         "group_id": name,
         "lag": after.lag,
+        "lag_without_offset": after.lag_without_offset,
         "verdict": "behind" if after.lag else "caught-up",
         "state": after.state,
         "members": len(after.members),

@@ -153,10 +153,11 @@ async def _one(call: Call) -> tuple[int, Record]:
             raise ConsoleError("UNREACHABLE", f"the leader of {name}-{partition} does not answer")
         start, end = bounds[partition]
         inside = start <= offset < end
+        held = f"has {start} to {end - 1}" if end > start else "is empty"
         hint = "it was compacted away, or is no record of a producer" if inside else ""
         raise ConsoleError(
             "RECORD_NOT_FOUND",
-            f"{name}-{partition} has no record at offset {offset}; it has {start} to {end - 1}",
+            f"{name}-{partition} has no record at offset {offset}; it {held}",
             hint,
         )
     return partition, record

@@ -116,8 +116,11 @@ function Finder() {
 
 function Side() {
   const here = place.value.parts[0] ?? "";
+  const bar = /** @type {{current: HTMLElement|null}} */ (useRef(null));
+  // On a phone the pages are in a row that scrolls.
+  useEffect(() => bar.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [here]);
   const problems = overview.value?.attention?.filter((each) => each.severity === "problem").length;
-  return html`<nav class="side" aria-label="Pages">
+  return html`<nav class="side" aria-label="Pages" ref=${bar}>
     ${PAGES.map(([path, name, key, icon]) => html`<a href=${path} aria-current=${path.slice(1) === here ? "page" : undefined} title="${name} (g ${key})">
       <svg viewBox="0 0 24 24" aria-hidden="true"><path d=${icon} /></svg><span>${name}</span>
       ${name === "Overview" && problems > 0 && html`<span class="count" aria-label="${problems} problems">${problems}</span>`}</a>`)}

@@ -26,9 +26,10 @@ export function Page({ title, note, children, trail = [] }) {
  * @param {{of: import("./api.js").Answer, empty?: (data: any) => any, children: any}} props */
 export function Loaded({ of, empty, children }) {
   const { data, error } = of;
-  const nothing = data && empty?.(data);
+  const isIncomplete = data?.missing?.length > 0;
+  const nothing = data && empty?.(data) && (isIncomplete ? "Nothing is known while parts are missing." : empty(data));
   return html`${error && html`<${Failure} error=${error} again=${of.reload} since=${data ? of.atMs : 0} />`}
-    ${data?.missing?.length > 0 && html`<${Missing} parts=${data.missing} />`}
+    ${isIncomplete && html`<${Missing} parts=${data.missing} />`}
     ${!data && !error && html`<${Loading} />`}
     ${nothing && html`<div class="empty">${nothing}</div>`}
     ${data && !nothing && children(data)}`;
@@ -51,12 +52,15 @@ export function Failure({ error, again, since = 0 }) {
 /** @param {{parts: {part: string, reason: string}[]}} props */
 export function Missing({ parts }) {
   const [isOpen, setOpen] = useState(false);
-  const shown = isOpen ? parts : parts.slice(0, 3);
+  const names = /** @type {Map<string, string[]>} */ (new Map());
+  for (const { part, reason } of parts) names.set(reason, [...(names.get(reason) ?? []), part]);
+  const reasons = [...names];
+  const shown = isOpen ? reasons : reasons.slice(0, 3);
   return html`<div class="notice warn" role="status">
     <div>
       <strong>This page is incomplete.</strong>
-      <ul>${shown.map((each) => html`<li>${each.part}: ${each.reason}</li>`)}</ul>
-      ${parts.length > 3 && html`<button class="link" onClick=${() => setOpen(!isOpen)}>${isOpen ? "Fewer" : `${parts.length - 3} more`}</button>`}
+      <ul>${shown.map(([reason, of]) => html`<li>${of.join(", ")}: ${reason}</li>`)}</ul>
+      ${reasons.length > 3 && html`<button class="link" onClick=${() => setOpen(!isOpen)}>${isOpen ? "Fewer" : `${reasons.length - 3} more`}</button>`}
     </div>
   </div>`;
 }

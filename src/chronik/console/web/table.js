@@ -10,6 +10,7 @@ const narrow = matchMedia("(max-width: 760px)");
 export const isNarrow = signal(narrow.matches);
 narrow.addEventListener("change", () => (isNarrow.value = narrow.matches));
 
+const FLEXIBLE_PX = 120; // what a column without a width of its own needs at least
 const BEYOND = 12; // rows above and below the view, so that scrolling shows no gaps
 
 /**
@@ -18,9 +19,10 @@ const BEYOND = 12; // rows above and below the view, so that scrolling shows no 
  *
  * @param {{columns: Column[], count: number, row: (index: number) => any, onRange?: (first: number, last: number) => void,
  *   href?: (row: any) => string|undefined, onOpen?: (row: any, index: number) => void, label: string, defaultSort?: string,
- *   active?: (row: any) => boolean, after?: any, before?: any}} props
+ *   active?: (row: any) => boolean, after?: any, before?: any, wanted?: {index: number, key: string}}} props
+ * `wanted` is a row that comes into view when the key changes, or when a row of that key is there at last.
  */
-export function Table({ columns: all, count, row, onRange, href, onOpen, label, defaultSort = "", active, after, before }) {
+export function Table({ columns: all, count, row, onRange, href, onOpen, label, defaultSort = "", active, after, before, wanted }) {
   const columns = isNarrow.value ? all.filter((each) => !each.kind?.includes("wide")) : all;
   const body = /** @type {{current: HTMLElement|null}} */ (useRef(null));
   const [view, setView] = useState({ first: 0, last: 40 });
@@ -44,6 +46,11 @@ export function Table({ columns: all, count, row, onRange, href, onOpen, label, 
   const last = Math.min(view.last, count);
   const first = Math.min(view.first, last);
   useEffect(() => onRange?.(first, last), [first, last]);
+
+  const isThere = wanted !== undefined && wanted.index >= 0;
+  useEffect(() => {
+    if (isThere) reveal(body.current, wanted.index);
+  }, [wanted?.key, isThere]);
 
   const open = (index) => {
     const item = row(index);
@@ -69,9 +76,10 @@ export function Table({ columns: all, count, row, onRange, href, onOpen, label, 
     });
   }, [isList]);
 
+  const least = columns.reduce((sum, each) => sum + (each.width?.endsWith("px") ? Number.parseInt(each.width) : FLEXIBLE_PX), 0);
   const shown = [];
   for (let index = first; index < last; index++) shown.push(index);
-  return html`<div class="table-frame"><table class="rows" aria-label=${label} aria-rowcount=${count}>
+  return html`<div class="table-frame"><table class="rows" aria-label=${label} aria-rowcount=${count} style=${isNarrow.value ? { minWidth: `${least}px` } : undefined}>
     <colgroup>${columns.map((each) => html`<col style=${each.width ? { width: each.width } : undefined} />`)}</colgroup>
     <thead><tr>${columns.map((each) => html`<${Heading} column=${each} otherwise=${defaultSort} />`)}</tr></thead>
     ${before && html`<tbody><tr><td colspan=${columns.length} class="edge">${before}</td></tr></tbody>`}

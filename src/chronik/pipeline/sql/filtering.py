@@ -37,6 +37,7 @@ SCHEMA: Final = pa.schema(
         ("_headers", pa.map_(pa.string(), pa.string())),
     ]
 )
+FIELDS_HINT: Final = f"The columns are {', '.join(SCHEMA.names)}; a field of a JSON value is value->>'$.NAME'"
 
 
 class Condition:
@@ -85,6 +86,8 @@ class Condition:
             schema = SCHEMA.append(pa.field("_place", pa.int64()))
             self._connection.register("records", pa.Table.from_pylist([{}], schema=schema))
             self._connection.execute(query).fetchall()
+        except duckdb.BinderException as error:
+            raise SqlError("SQL_FAILED", reason=f"{tidied(str(error))}\n{FIELDS_HINT}") from error
         except duckdb.Error as error:
             raise SqlError("SQL_FAILED", reason=tidied(str(error))) from error
         try:

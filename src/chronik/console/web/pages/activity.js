@@ -10,7 +10,7 @@ const KINDS = /** @type {Record<string, string>} */ ({ done: "good", refused: "w
 
 const COLUMNS = [
   { id: "time", title: "Time", width: "210px", kind: "mono", cell: (row) => time(row.time_ms) },
-  { id: "user", title: "User", width: "110px", cell: (row) => row.user ?? html`<span class="faint">by token</span>` },
+  { id: "user", title: "User", width: "110px", kind: "wide", cell: (row) => row.user ?? html`<span class="faint">by token</span>` },
   { id: "address", title: "From", width: "120px", kind: "mono wide", cell: (row) => row.address },
   { id: "outcome", title: "Outcome", width: "90px", cell: (row) => html`<${Badge} kind=${KINDS[row.outcome] ?? ""}>${row.outcome}<//>` },
   { id: "action", title: "Action", width: "150px", cell: (row) => row.action },

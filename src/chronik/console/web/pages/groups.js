@@ -25,7 +25,7 @@ const Trend = ({ perSecond, clearsInMs }) =>
 
 const COLUMNS = [
   { id: "name", title: "Group", sort: "name", cell: (row) => html`<a class="mono" href=${to("groups", row.group_id)}>${row.group_id}</a>` },
-  { id: "state", title: "State", width: "120px", cell: (row) => html`<${State} text=${row.state} />` },
+  { id: "state", title: "State", width: "120px", kind: "wide", cell: (row) => html`<${State} text=${row.state} />` },
   { id: "members", title: "Members", width: "105px", sort: "members", kind: "number wide", cell: (row) => count(row.members) },
   { id: "topics", title: "Topics", width: "16%", kind: "wide", cell: (row) => row.topics.map((name, index) => html`${index > 0 && ", "}<a class="mono" href=${to("topics", name)}>${name}</a>`) },
   { id: "lag", title: "Lag", width: "110px", sort: "lag", kind: "number", cell: (row) => count(row.lag) },
@@ -97,9 +97,9 @@ function History({ name }) {
 /** @param {{name: string}} props */
 function Why({ name }) {
   const answer = useGet(`${to("groups", name)}/why`);
-  if (answer.isLoading && !answer.data) return html`<div class="loading" role="status"><span class="spinner"></span> Looking at the group twice, two seconds apart …</div>`;
-  return html`<${Loaded} of=${answer}>${(data) => html`<${Card} title=${data.verdict === "caught-up" ? "The group has caught up" : html`${counted(data.lag, "record")} behind`} actions=${html`<button onClick=${answer.reload} disabled=${answer.isLoading}>${answer.isLoading ? "Looking …" : "Look again"}</button>`}>
-    ${data.causes.length === 0 && html`<p class="calm">${data.verdict === "caught-up" ? html`<span class="good">✓</span> It has read everything there is.` : "No cause was found in two seconds. Look again while it lags."}</p>`}
+  if (answer.isLoading && !answer.data) return html`<div class="loading" role="status"><span class="spinner"></span> Looking at the group twice, six seconds apart …</div>`;
+  return html`<${Loaded} of=${answer}>${(data) => html`<${Card} title=${data.verdict === "caught-up" ? "The group has caught up" : html`${counted(data.lag, "record")} behind${data.lag_without_offset > 0 && html` <span class="muted">(${count(data.lag_without_offset)} where it has no offset yet)</span>`}`} actions=${html`<button onClick=${answer.reload} disabled=${answer.isLoading}>${answer.isLoading ? "Looking …" : "Look again"}</button>`}>
+    ${data.causes.length === 0 && html`<p class="calm">${data.verdict === "caught-up" ? html`<span class="good">✓</span> It has read everything there is.` : "No cause was found in six seconds. Look again while it lags."}</p>`}
     <ol class="causes">${data.causes.map((each) => html`<li><b>${each.text}</b>${each.action && html`<p><${Prose} text=${each.action} /></p>`}<span class="faint mono">${each.name}</span></li>`)}</ol>
     <${Command} text=${data.command} /><//>`}<//>`;
 }

@@ -23,9 +23,10 @@ function Form() {
   const start = async (event) => {
     event.preventDefault();
     try {
-      const run = await post("/lab/runs", { scenario, seed: Number(seed), fault: parameter("fault") || null });
+      const fault = parameter("fault");
+      const run = await post("/lab/runs", { scenario, seed: Number(seed), fault: fault || null });
       setError(null);
-      go(`${to("lab", run.id)}?scenario=${scenario}&seed=${seed}`);
+      go(`${to("lab", run.id)}?${new URLSearchParams({ scenario, seed, ...(fault && { fault }) })}`);
     } catch (why) {
       setError(why);
     }
@@ -116,6 +117,7 @@ function Player({ run, events }) {
   const move = (time) => setQuery({ t: Math.round(Math.max(0, Math.min(end, time))) });
   const [from, until] = [at - span / 2, at + span / 2];
   const near = events.filter((each) => each.time_us <= until && (each.arrives_us ?? each.time_us) >= from);
+  const step = isPlaying ? "" : parameter("n");
   const listed = kind ? near.filter((each) => each.kind === kind) : near;
   return html`<${Card} title="Lanes" actions=${html`<button onClick=${() => setPlaying(!isPlaying)}>${isPlaying ? "Pause" : "▶ Play"}</button>
       <button class="icon" aria-label="Earlier" onClick=${() => move(at - span / 4)}>‹</button><button class="icon" aria-label="Later" onClick=${() => move(at + span / 4)}>›</button>
@@ -123,7 +125,7 @@ function Player({ run, events }) {
       <input class="scrub" type="range" min="0" max=${end} step="1000" value=${at} aria-label="Virtual time" onInput=${(event) => move(event.target.valueAsNumber)} />
       <${Lanes} run=${run} events=${events} near=${near} at=${at} span=${span} end=${end} onMove=${move} /><//>
     <div class="bar"><b>${counted(listed.length, "event")}</b><span class="muted">from ${seconds(from)} to ${seconds(until)}</span><span class="grow"></span><label class="field"><span>Show</span><select value=${kind} onChange=${(event) => setQuery({ kind: event.target.value })}><option value="">all</option>${Object.keys(run.counts ?? {}).map((each) => html`<option value=${each}>${each}</option>`)}</select></label></div>
-    <${Rows} label="Events" rows=${listed} active=${(row) => row.n === run.failure?.n || String(row.n) === parameter("n")} onOpen=${(row) => setQuery({ t: row.time_us, n: row.n })} columns=${[
+    <${Rows} label="Events" rows=${listed} wanted=${step ? { key: step, index: listed.findIndex((row) => String(row.n) === step) } : undefined} active=${(row) => row.n === run.failure?.n || String(row.n) === parameter("n")} onOpen=${(row) => setQuery({ t: row.time_us, n: row.n })} columns=${[
       { id: "n", title: "Step", width: "90px", kind: "number", cell: (row) => count(row.n) },
       { id: "time", title: "Time", width: "110px", kind: "number mono", cell: (row) => seconds(row.time_us) },
       { id: "kind", title: "Kind", width: "100px", cell: (row) => html`<${Badge} kind=${row.kind === "invariant" ? "bad" : row.kind === "fault" ? "warn" : ""}>${row.kind}<//>` },

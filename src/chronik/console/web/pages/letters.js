@@ -15,7 +15,7 @@ function All() {
   const answer = useGet("/letters", {}, { everyMs: 10e3 });
   return html`<${Page} title="Letters" note="Records that a pipeline could not process" />
     <${Loaded} of=${answer} empty=${(data) => data.topics.length === 0 && html`<p>No pipeline has dead letters: there is no topic TOPIC.dlq.</p>`}>${(data) => data.topics.map((each) => html`<${Card} key=${each.topic}
-      title=${html`<a class="mono" href=${to("letters", each.topic)}>${each.topic}</a>`} actions=${html`<span class="muted">${each.new_per_s ? `${rate(each.new_per_s)} new, ` : ""}last ${ago(each.last_ms)}</span><b>${counted(each.letters, "letter")}</b>`}>
+      title=${html`<a class="mono" href=${to("letters", each.topic)}>${each.topic}</a>`} actions=${html`<span class="muted">${each.new_per_s ? `${rate(each.new_per_s)} new, ` : ""}${each.last_ms == null ? "" : `last ${ago(each.last_ms)}`}</span><b>${counted(each.letters, "letter")}</b>`}>
       <${Classes} topic=${each} />
       ${each.is_truncated && html`<p class="muted">Counted over the newest 20,000 letters.</p>`}<//>`)}<//>`;
 }
@@ -38,7 +38,7 @@ function Topic({ name }) {
     { id: "error", title: "Error", width: "180px", kind: "mono", cell: (row) => (row.letter ? html`<span class="bad">${row.letter.error}</span>` : html`<span class="faint">no letter</span>`) },
     { id: "flow", title: "Flow", width: "12%", kind: "wide", cell: (row) => row.letter && `${row.letter.pipeline}/${row.letter.flow}` },
   ];
-  return html`<${Page} title=${name} trail=${[["Letters", "/letters"]]} note=${found && html`${counted(found.letters, "letter")} of <a class="mono" href=${to("topics", found.source)}>${found.source}</a>, the last ${ago(found.last_ms)}`}><a class="button" href=${to("topics", name)}>As a topic</a><//>
+  return html`<${Page} title=${name} trail=${[["Letters", "/letters"]]} note=${found && html`${counted(found.letters, "letter")} of <a class="mono" href=${to("topics", found.source)}>${found.source}</a>${found.last_ms == null ? "" : `, the last ${ago(found.last_ms)}`}`}><a class="button" href=${to("topics", name)}>As a topic</a><//>
     <${Proof} name=${name} />
     ${found && html`<${Card} title="Classes"><${Classes} topic=${found} /><//>`}
     <div class="bar">${(error || flow) && html`<span>Only ${error && html`<${Badge} kind="accent">${error}<//>`} ${flow && html`<${Badge} kind="accent">${flow}<//>`}</span><button onClick=${() => setQuery({ error: null, flow: null, cursor: null })}>Show all</button>`}</div>

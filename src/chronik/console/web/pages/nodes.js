@@ -32,7 +32,7 @@ function summary({ quorum, nodes }) {
 function Quorum({ data }) {
   const { quorum, nodes } = data;
   const reason = nodes.find((each) => each.not_ready_because)?.not_ready_because;
-  return html`${quorum.has_quorum === false && html`<div class="notice bad" role="alert"><div><strong>The quorum is lost.</strong> <p>${reason ?? ""} ${quorum.votes_needed} of ${counted(quorum.voters.length, "voter")} are needed; ${nodes.filter((each) => each.is_voter && each.is_answering).length} answer. Start the others: <a href="/doctor">Doctor</a>.</p></div></div>`}
+  return html`${quorum.has_quorum === false && html`<div class="notice bad" role="alert"><div><strong>The quorum is lost.</strong> <p>${reason ? `${reason}. ` : ""}${quorum.votes_needed} of ${counted(quorum.voters.length, "voter")} are needed; ${nodes.filter((each) => each.is_voter && each.is_answering).length} answer. Start the others: <a href="/doctor">Doctor</a>.</p></div></div>`}
     ${quorum.states_agree === false && html`<div class="notice bad" role="alert"><div><strong>The states of nodes differ at the same version.</strong> <p>Save a report with <code>chronik doctor --bundle report.tar.gz</code> before anything is restarted.</p></div></div>`}
     <div class="quorum"><${Card} title="Quorum"><${Ring} quorum=${quorum} nodes=${nodes} /><//>
       <div class="cards">${nodes.map((each) => html`<${NodeCard} key=${each.node_id} node=${each} agree=${quorum.states_agree} />`)}</div></div>
@@ -71,7 +71,7 @@ function NodeCard({ node }) {
     ${node.alarms?.map((each) => html`<p class="bad">▲ ${each.text} <span class="muted">since ${timeOfDay(each.since_ms)}</span></p>`)}
     <dl class="pairs tight"><dt>Partitions</dt><dd>${count(node.partitions_held)}, leads ${count(node.partitions_led)}</dd>
       <dt>Reads</dt><dd>${node.reads_by_lease == null ? "–" : node.reads_by_lease ? html`<span title="Reads need no round of the quorum while the lease holds">by lease</span>` : "by a round of the quorum"}</dd>
-      <dt>Disk</dt><dd>${bytes(machine?.disk_free_bytes)} free</dd><dt>Sync p99</dt><dd>${duration(machine?.sync_p99_ms)}</dd><dt>Requests</dt><dd>${bytes(machine?.memory_held_bytes)} held</dd>
+      <dt>Disk</dt><dd>${machine ? `${bytes(machine.disk_free_bytes)} free` : "–"}</dd><dt>Sync p99</dt><dd>${duration(machine?.sync_p99_ms)}</dd><dt>Requests</dt><dd>${machine ? `${bytes(machine.memory_held_bytes)} held` : "–"}</dd>
       <dt>Connections</dt><dd>${count(machine?.connections)}</dd></dl><//>`;
 }
 

@@ -106,10 +106,10 @@ function Spark({ name, values, format }) {
 
 /** @param {{nodes: any[]}} props */
 function Machines({ nodes }) {
-  return html`<${Card} title="Nodes" actions=${html`<a href="/nodes">All about nodes</a>`}><table class="plain"><thead><tr><th>Node</th><th>State</th><th class="number">Records in</th><th class="number wide">Bytes in</th><th class="number wide">Bytes out</th><th>Disk</th></tr></thead>
+  return html`<${Card} title="Nodes" actions=${html`<a href="/nodes">All about nodes</a>`}><div class="scrolls whole"><table class="plain"><thead><tr><th>Node</th><th>State</th><th class="number">Records in</th><th class="number wide">Bytes in</th><th class="number wide">Bytes out</th><th>Disk</th></tr></thead>
     <tbody>${nodes.map((each) => html`<tr key=${each.node_id}><td><a href=${to("nodes", each.node_id)}>${each.node_id}</a></td>
       <td><${NodeState} node=${each} /></td><td class="number">${rate(each.messages_in_per_s)}</td><td class="number wide">${byteRate(each.bytes_in_per_s)}</td><td class="number wide">${byteRate(each.bytes_out_per_s)}</td>
-      <td><${Disk} free=${each.disk_free_bytes} total=${each.disk_total_bytes} /></td></tr>`)}</tbody></table><//>`;
+      <td><${Disk} free=${each.disk_free_bytes} total=${each.disk_total_bytes} /></td></tr>`)}</tbody></table></div><//>`;
 }
 
 /** @param {{node: any}} props */

@@ -39,7 +39,7 @@ export default function Records({ path, topic, extra = {}, columns = [] }) {
           active=${(row) => `${row.partition}@${row.offset}` === chosen} before=${list.before} after=${list.after} />`
       : list.isLoading
         ? html`<${Loading} />`
-        : !list.error && html`<div class="empty">${list.empty}${list.after && html`<p>${list.after}</p>`}</div>`}
+        : !list.error && html`<div class="empty">${list.missing?.length ? "Nothing is known while parts are missing." : list.empty}${list.after && html`<p>${list.after}</p>`}</div>`}
     ${chosen && html`<${Detail} key=${chosen} topic=${topic} place=${chosen} letter=${list.rows.find((row) => `${row.partition}@${row.offset}` === chosen)?.letter} />`}`;
 }
 

@@ -37,7 +37,7 @@ function Users() {
     { id: "name", title: "User", kind: "mono", cell: (row) => row.name },
     { id: "logins", title: "Logins", cell: (row) => row.mechanisms.map((each) => html`<${Badge}>${each.mechanism}, ${count(each.iterations)} iterations<//> `) },
   ];
-  return html`<${Loaded} of=${useGet("/security/users")} empty=${(data) => data.users.length === 0 && "No user has a password in this cluster. Create one with `chronik user`."}>
+  return html`<${Loaded} of=${useGet("/security/users")} empty=${(data) => data.users.length === 0 && html`<p>No user has a password in this cluster.</p><p>Create one with <code>chronik user add</code></p>`}>
     ${(data) => html`<${Rows} label="Users" columns=${columns} rows=${data.users} />`}<//>`;
 }
 

@@ -49,7 +49,7 @@ const PARTITION_COLUMNS = [
   { id: "epoch", title: "Epoch", width: "80px", kind: "number wide", cell: (row) => count(row.leader_epoch) },
   { id: "start", title: "First offset", width: "120px", kind: "number wide", cell: (row) => count(row.start_offset) },
   { id: "end", title: "End offset", width: "120px", kind: "number", cell: (row) => count(row.end_offset) },
-  { id: "size", title: "Size", width: "110px", kind: "number", cell: (row) => bytes(Object.values(row.sizes_bytes ?? {})[0] ?? null) },
+  { id: "size", title: "Size", width: "110px", kind: "number wide", cell: (row) => bytes(Object.values(row.sizes_bytes ?? {})[0] ?? null) },
 ];
 
 /** @param {{data: any}} props */
@@ -61,8 +61,8 @@ function Groups({ name }) {
   const answer = useGet(`${to("topics", name)}/groups`, {}, { everyMs: 5000 });
   const columns = [
     { id: "group", title: "Group", cell: (row) => html`<a class="mono" href=${to("groups", row.group_id)}>${row.group_id}</a>` },
-    { id: "state", title: "State", width: "160px", cell: (row) => html`<${State} text=${row.state} />` },
-    { id: "members", title: "Members", width: "100px", kind: "number", cell: (row) => count(row.members) },
+    { id: "state", title: "State", width: "110px", cell: (row) => html`<${State} text=${row.state} />` },
+    { id: "members", title: "Members", width: "100px", kind: "number wide", cell: (row) => count(row.members) },
     { id: "lag", title: "Lag", width: "120px", kind: "number", cell: (row) => count(row.lag) },
     { id: "time", title: "Behind", width: "120px", kind: "number wide", cell: (row) => duration(row.lag_ms) },
   ];

@@ -12,7 +12,7 @@ export default () => (place.value.parts[1] ? html`<${Topic} key=${place.value.pa
 
 const COLUMNS = [
   { id: "name", title: "Topic", sort: "name", cell: (row) => html`<a class="mono" href=${to("topics", row.name)}>${row.name}</a>${row.is_internal && html` <${Badge}>internal<//>`}` },
-  { id: "state", title: "State", width: "150px", kind: "wide", cell: (row) => html`<${TopicState} row=${row} />` },
+  { id: "state", title: "State", width: "164px", kind: "wide", cell: (row) => html`<${TopicState} row=${row} />` },
   { id: "partitions", title: "Partitions", width: "105px", sort: "partitions", kind: "number wide", cell: (row) => count(row.partitions) },
   { id: "factor", title: "Replicas", width: "96px", kind: "number wide", cell: (row) => count(row.replication_factor) },
   { id: "records", title: "Records", width: "120px", sort: "records", kind: "number", cell: (row) => count(row.records) },
