@@ -83,6 +83,7 @@ class KernelSync:
         self._collect(at_least=0)
 
     def _collect(self, at_least: int) -> None:
+        ended: list[tuple[Waiting, OSError | None]] = []
         for number, _, result, _ in self._io.results(self._io.collect(at_least)):
             self._in_flight -= 1
             if self._in_flight < 0 or number not in self._waiting:
@@ -91,7 +92,13 @@ class KernelSync:
             waiting.by_kernel_count -= 1
             if not waiting.by_kernel_count:
                 del self._waiting[number]
-            waiting.one_ended(OSError(-result, os.strerror(-result)) if result < 0 else None)
+            ended.append((waiting, OSError(-result, os.strerror(-result)) if result < 0 else None))
+        if len(ended) == 1:  # nearly always, and then at once
+            [(waiting, error)] = ended
+            waiting.one_ended(error)
+            return
+        for waiting, error in ended:  # in a callback each: what one of them raises does not keep it from the others
+            self._loop.call_soon(waiting.one_ended, error)
 
     def close(self) -> None:
         """Waits for submitted syncs."""
