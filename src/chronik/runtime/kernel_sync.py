@@ -93,12 +93,12 @@ class KernelSync:
             if not waiting.by_kernel_count:
                 del self._waiting[number]
             ended.append((waiting, OSError(-result, os.strerror(-result)) if result < 0 else None))
-        if len(ended) == 1:  # nearly always, and then at once
-            [(waiting, error)] = ended
-            waiting.one_ended(error)
-            return
-        for waiting, error in ended:  # in a callback each: what one of them raises does not keep it from the others
-            self._loop.call_soon(waiting.one_ended, error)
+        for waiting, error in ended:
+            try:
+                waiting.one_ended(error)
+            except Exception as fault:  # noqa: BLE001 - as a callback of the loop: the others are told, and `close` ends
+                message = "a waiter for a sync failed when it was told"
+                self._loop.call_exception_handler({"message": message, "exception": fault})
 
     def close(self) -> None:
         """Waits for submitted syncs."""
