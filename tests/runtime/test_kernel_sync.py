@@ -7,6 +7,7 @@ import ctypes
 import errno
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from struct import pack_into
 from typing import Any
@@ -161,6 +162,37 @@ def test_who_asked_to_be_called_hears_of_the_end_once_with_the_error_if_there_is
     asyncio.run(all_ways())
     monkeypatch.setattr(KernelSync, "open", lambda loop: None)
     asyncio.run(all_ways())
+
+
+def test_what_one_of_them_raises_when_it_is_told_keeps_no_other_from_being_told(tmp_path: Path) -> None:
+    """A broken invariant stops the node, and a node that stops waits for its syncs."""
+
+    async def telling_all() -> list[str]:
+        told, raised, all_raised = list[str](), list[str](), asyncio.Event()
+
+        def note(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            raised.append(str(context["exception"]))
+            if len(raised) == 3:
+                all_raised.set()
+
+        asyncio.get_running_loop().set_exception_handler(note)
+        kernel = await opened()
+
+        def done(name: str, error: BaseException | None) -> None:
+            assert error is None
+            told.append(name)
+            raise ArithmeticError(name)
+
+        for name in "abc":
+            kernel.sync(files(tmp_path, 1), partial(done, name))
+        collect, first = kernel._io.collect, [3]  # all of them at once
+        kernel._io.collect = lambda at_least: collect(first.pop() if first else at_least)  # type: ignore[method-assign]
+        await asyncio.wait_for(all_raised.wait(), 30)
+        kernel.close()
+        assert sorted(raised) == ["a", "b", "c"]
+        return sorted(told)
+
+    assert asyncio.run(telling_all()) == ["a", "b", "c"]
 
 
 def test_what_is_about_to_be_sent_leaves_before_a_sync_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

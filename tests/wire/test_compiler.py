@@ -220,6 +220,32 @@ def test_what_does_not_fit_its_field_is_our_fault() -> None:
         encode(MetadataRequest(topics=None), 0)
 
 
+@pytest.mark.parametrize("size_bytes", [0, 1, 126, 127, 128, 255, 16_382, 16_383, 16_384, 32_767])
+def test_compact_lengths_are_read_at_every_size_of_their_varint(size_bytes: int) -> None:
+    """One byte, two bytes and more take different ways, for text, records and lists."""
+    partition = PartitionProduceData(index=7, records=memoryview(b"r" * size_bytes))
+    topics = [TopicProduceData(name="n" * size_bytes, partition_data=[partition])]
+    sent = ProduceRequest(transactional_id="t" * size_bytes, acks=-1, timeout_ms=5, topic_data=topics)
+    assert decode(ProduceRequest, 9, encode(sent, 9)) == sent
+    many = MetadataRequest(topics=[MetadataRequestTopic(name="t") for _ in range(min(size_bytes, 255))])
+    assert decode(MetadataRequest, 9, encode(many, 9)) == many
+
+
+@pytest.mark.parametrize(
+    ("length", "reason"),
+    [
+        ("818002", "a string of 32768 bytes"),  # one more than it may have
+        ("8000", "a value is needed"),  # null, in more bytes than it takes
+        ("00", "a value is needed"),
+        ("ffffffffff01", "a varint over five bytes"),
+    ],
+)
+def test_compact_lengths_that_no_text_has_are_refused(length: str, reason: str) -> None:
+    behind = b"n" * 32_768 + bytes.fromhex("00 01 00 00 00")  # all that the longest of them lacks
+    with pytest.raises(MalformedMessage, match=reason):
+        decode(MetadataRequest, 9, bytes.fromhex("02" + length) + behind)
+
+
 def test_a_version_that_does_not_exist_is_said_with_those_that_do() -> None:
     with pytest.raises(Unencodable, match="ProduceResponse has no version 14, only 0-13"):
         encode(ProduceResponse(responses=[]), 14)

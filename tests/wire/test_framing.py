@@ -88,6 +88,14 @@ def test_a_size_out_of_bounds_is_refused_before_anything_is_allocated(size: str)
         FrameReader(1024).feed(bytes.fromhex(size))
 
 
+@pytest.mark.parametrize("before", [b"", bytes.fromhex("00000001 61")], ids=["alone", "behind another"])
+def test_a_frame_over_the_limit_is_refused_also_when_all_of_it_has_arrived(before: bytes) -> None:
+    whole = (1024).to_bytes(4) + bytes(1024)
+    assert FrameReader(1024).feed(whole) == [bytes(1024)]
+    with pytest.raises(BadFrame, match="at most 1023"):
+        FrameReader(1023).feed(before + whole)
+
+
 def test_without_a_budget_a_large_frame_is_received_into_all_of_its_memory() -> None:
     """A follower's link has no budget to ask: its fetch responses should take few reads."""
     reader = FrameReader(4 << 20)

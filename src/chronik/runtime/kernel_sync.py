@@ -83,6 +83,7 @@ class KernelSync:
         self._collect(at_least=0)
 
     def _collect(self, at_least: int) -> None:
+        ended: list[tuple[Waiting, OSError | None]] = []
         for number, _, result, _ in self._io.results(self._io.collect(at_least)):
             self._in_flight -= 1
             if self._in_flight < 0 or number not in self._waiting:
@@ -91,7 +92,13 @@ class KernelSync:
             waiting.by_kernel_count -= 1
             if not waiting.by_kernel_count:
                 del self._waiting[number]
-            waiting.one_ended(OSError(-result, os.strerror(-result)) if result < 0 else None)
+            ended.append((waiting, OSError(-result, os.strerror(-result)) if result < 0 else None))
+        for waiting, error in ended:
+            try:
+                waiting.one_ended(error)
+            except Exception as fault:  # noqa: BLE001 - as a callback of the loop: the others are told, and `close` ends
+                message = "a waiter for a sync failed when it was told"
+                self._loop.call_exception_handler({"message": message, "exception": fault})
 
     def close(self) -> None:
         """Waits for submitted syncs."""

@@ -81,7 +81,9 @@ class FrameReader:
         self.has_part_of_a_frame = False
         self._admit = admit
         self._scratch = make_scratch() if scratch is None else scratch
-        self._memory: bytearray = self._scratch.obj  # of all of the scratch buffer; slicing this copies in one step
+        memory = self._scratch.obj
+        assert isinstance(memory, bytearray), "the scratch buffer is a view of a whole bytearray"
+        self._memory = memory  # slicing this copies in one step
         self._frame: memoryview | None = None  # an incomplete frame of known size
         self._filled = 0
         self._granted = 0  # admitted bytes of it; the kernel provides the memory after that only on use
