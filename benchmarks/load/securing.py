@@ -33,7 +33,7 @@ BENCH = str(Path(sys.executable).with_name("chronik-bench"))
 LARGE = ("--message-size", "10000", "--messages-per-request", "50", "--concurrency", "4", "--partitions", "4")
 SMALL = ("--message-size", "256", "--concurrency", "128", "--partitions", "12")
 PAUSE_S = 0.002  # between the produce requests of the client that does not reconnect
-ROUND = ("PLAINTEXT", "SASL_SSL", "PLAINTEXT")
+ROUND = ("PLAINTEXT", "SSL", "PLAINTEXT")
 RULES_PER_REQUEST = 1_000
 MESSAGES_OF = {"large": LARGE, "small": SMALL}
 
@@ -74,6 +74,8 @@ class Secured:
         self._directory = directory
         self._port = _free_row(len(LISTENERS) + 1)
         properties = write(directory, self._port, {"allow.everyone.if.no.acl.found": "true"})
+        trusting = f"ssl.truststore.type=PEM\nssl.truststore.location={directory / 'ca.pem'}\n"
+        (directory / "tls.properties").write_text(f"security.protocol=SSL\n{trusting}")
         formats, starts = commands_of(broker, properties)
         subprocess.run(formats, check=True, stdout=subprocess.DEVNULL)
         ports = [self._port + at for at in range(len(LISTENERS))]
@@ -100,7 +102,7 @@ class Secured:
         words = [BENCH, "--bootstrap", self.address(listener), "--mode", "produce", "--topic", topic, *options]
         words += ["--duration", f"{seconds}s", "--format", "json"]
         if listener != "PLAINTEXT":
-            words += ["--command-config", str(self._directory / "suite.properties")]
+            words += ["--command-config", str(self._directory / "tls.properties")]
         before = self.server.cpu_seconds()
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -181,8 +183,9 @@ class Secured:
         return Reconnected(total_s, cpu_s, _p99_ms(quiet), _p99_ms(sorted(latencies)))
 
     def add_rules(self, first: int, count: int) -> None:
+        """Each lets the load's clients write to another topic, acl-NUMBER."""
         admin = AdminClient({"bootstrap.servers": self.address("PLAINTEXT"), "log_level": 0})
-        rule = (ResourcePatternType.LITERAL, "User:suite", "*", AclOperation.WRITE, AclPermissionType.ALLOW)
+        rule = (ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.WRITE, AclPermissionType.ALLOW)
         for start in range(first, first + count, RULES_PER_REQUEST):
             names = [f"acl-{number}" for number in range(start, min(start + RULES_PER_REQUEST, first + count))]
             for future in admin.create_acls([AclBinding(Kind.TOPIC, name, *rule) for name in names]).values():

@@ -107,10 +107,10 @@ class Step(NamedTuple):
 
 STEPS = [
     Step("the decision is in the log", lambda now: now.entry.pending is not None, is_decided=False),
-    Step("the decision is committed", lambda now: now.is_decided and not now.markers(committed=False)),
+    Step("the decision is committed", lambda now: now.is_decided and not now.markers(committed=True)),
     Step(
         "the answer is on its way",
-        lambda now: now.is_decided and not now.markers(committed=False),
+        lambda now: now.is_decided and not now.markers(committed=True),
         loses_answer=True,
     ),
     Step("a marker is in a log", lambda now: now.markers(committed=False) > 0 == now.markers(committed=True)),
