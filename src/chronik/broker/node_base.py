@@ -28,6 +28,7 @@ from chronik.runtime.alarms import Alarms
 from chronik.runtime.interfaces import Listener, Runtime
 from chronik.runtime.invariants import InvariantBroken, hear_of_broken
 from chronik.runtime.tasks import Tasks
+from chronik.storage.errors import StorageFailed
 
 T = TypeVar("T")
 log = logging.getLogger("chronik.broker")
@@ -119,7 +120,7 @@ class NodeBase:
     def stop_broken(self, cause: BaseException) -> None:
         """Acknowledges nothing more, and ends: something happened that must never happen, or another process took this
         node's place. /status stays, to say why."""
-        log.critical("stopping: %s", cause, exc_info=None if isinstance(cause, Replaced) else cause)
+        log.critical("stopping: %s", cause, exc_info=None if isinstance(cause, Replaced | StorageFailed) else cause)
         for listener in self.listeners.values():
             listener.close()
         self.connections.close_all("the node has failed")
@@ -132,5 +133,7 @@ class NodeBase:
             self.stop_broken(failure)
 
     def _duty_failed(self, name: str, failure: Exception) -> None:
-        if not self.ended.done():  # else it failed for the same reason, most likely
-            self.stop_broken(DutyFailed(name, failure))
+        if self.ended.done():  # for the same reason, most likely
+            return
+        is_of_disk = isinstance(failure, OSError) and failure.filename is not None
+        self.stop_broken(StorageFailed(failure) if is_of_disk else DutyFailed(name, failure))

@@ -94,9 +94,7 @@ class Checkpointer:
                 capture.log.made_durable(capture)
         unnoted = deletions.unnoted()
         lines, owner, path = list(self._lines.values()), self._journal.owner, f"{self._directory}/checkpoint"
-        await self.run_sync(
-            lambda: self._disk.replace_file(path, checkpoint.encode(number, lines, owner))
-        )
+        await self.run_sync(lambda: self._disk.replace_file(path, checkpoint.encode(number, lines, owner)))
         last = self._manifest.checkpoint
         check(number >= last, "28 checkpoints go forward", number=number, last=last)
         self._manifest.checkpoint = number
