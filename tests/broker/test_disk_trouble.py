@@ -170,6 +170,27 @@ def test_an_input_output_error_on_append_stops_the_node() -> None:
     run(test())
 
 
+def test_a_disk_that_becomes_read_only_stops_the_node_with_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """Whichever task writes first: an operator needs the file and the reason, and no traceback."""
+
+    async def test() -> None:
+        world = await World.make(**{"chronik.scrub.interval.ms": 1})
+        await world.create()
+        await world.produce(b"before")
+        stopped = asyncio.ensure_future(world.node.wait_stopped())
+        caplog.clear()
+        world.disk.fail("open", "/data/scrub", errno.EROFS)
+        with pytest.raises(StorageFailed):
+            await stopped
+        (line,) = [record for record in caplog.records if record.levelno == logging.CRITICAL]
+        assert "the disk failed" in line.getMessage()
+        assert "/data/scrub" in line.getMessage()
+        assert not line.exc_info
+        await world.node.stop()
+
+    run(test())
+
+
 def test_an_input_output_error_on_read_is_told_and_other_partitions_go_on(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         world = await World.make()

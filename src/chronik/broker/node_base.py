@@ -28,6 +28,7 @@ from chronik.runtime.alarms import Alarms
 from chronik.runtime.interfaces import Listener, Runtime
 from chronik.runtime.invariants import InvariantBroken, hear_of_broken
 from chronik.runtime.tasks import Tasks
+from chronik.storage.errors import StorageFailed
 
 T = TypeVar("T")
 log = logging.getLogger("chronik.broker")
@@ -121,7 +122,7 @@ class NodeBase:
     def stop_broken(self, cause: BaseException) -> None:
         """Acknowledges nothing more and stops, after a broken invariant or because another process has replaced this
         one. /status stays, to show the reason."""
-        log.critical("stopping: %s", cause, exc_info=None if isinstance(cause, Replaced) else cause)
+        log.critical("stopping: %s", cause, exc_info=None if isinstance(cause, Replaced | StorageFailed) else cause)
         for listener in self.listeners.values():
             listener.close()
         self.connections.close_all("the node has failed")
@@ -134,5 +135,7 @@ class NodeBase:
             self.stop_broken(failure)
 
     def _duty_failed(self, name: str, failure: Exception) -> None:
-        if not self.ended.done():  # otherwise it probably failed for the same reason
-            self.stop_broken(DutyFailed(name, failure))
+        if self.ended.done():  # probably for the same reason
+            return
+        is_of_disk = isinstance(failure, OSError) and failure.filename is not None
+        self.stop_broken(StorageFailed(failure) if is_of_disk else DutyFailed(name, failure))

@@ -116,10 +116,11 @@ class ForeignFile(CannotRecover):
     """A journal or checkpoint of another node, or of this directory before it was repaired."""
 
     def __init__(self, path: str, found: bytes, expected: bytes) -> None:
+        directory = path.rpartition("/")[0].removesuffix("/journal")
         super().__init__(
             f"{path} was written for the data directory with the id {uuid_text(found)}, not for this one with "
-            f"{uuid_text(expected)}: put back the file that was here, or run `chronik storage repair` to keep what the "
-            "segments hold and copy the rest from other nodes"
+            f"{uuid_text(expected)}: put back the file that was here, or run `chronik storage repair "
+            f"{directory}` to keep what the segments hold and copy the rest from other nodes"
         )
 
 
