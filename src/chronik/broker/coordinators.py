@@ -18,6 +18,7 @@ from chronik.broker import limits
 from chronik.coordinator.groups.config import GroupsConfig, MigrationPolicy
 from chronik.coordinator.groups.coordinator import GroupCoordinator
 from chronik.coordinator.groups.member_memory import MemberMemory
+from chronik.coordinator.groups.share.settings import ShareGroupsConfig
 from chronik.coordinator.transactions.config import TransactionsConfig
 from chronik.coordinator.transactions.coordinator import STATE_TOPIC, TransactionCoordinator
 from chronik.metadata.decisions.decision import TopicShape
@@ -110,9 +111,47 @@ def groups_config(settings: Settings) -> GroupsConfig:
         consumer_assignors=settings.group_consumer_assignors,
         consumer_migration_policy=MigrationPolicy(settings.group_consumer_migration_policy.lower()),
         initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+        share=share_groups_config(settings),
         offset_metadata_chars_max=settings.offset_metadata_max_bytes,
         offsets_retention_ms=settings.offsets_retention_minutes * MINUTE_MS,
         offset_commit_timeout_ms=settings.offsets_commit_timeout_ms,
+    )
+
+
+def share_groups_config(settings: Settings) -> ShareGroupsConfig:
+    return ShareGroupsConfig(
+        session_timeout_ms=settings.group_share_session_timeout_ms,
+        session_timeout_limits=(
+            settings.group_share_min_session_timeout_ms,
+            settings.group_share_max_session_timeout_ms,
+        ),
+        heartbeat_interval_ms=settings.group_share_heartbeat_interval_ms,
+        heartbeat_interval_limits=(
+            settings.group_share_min_heartbeat_interval_ms,
+            settings.group_share_max_heartbeat_interval_ms,
+        ),
+        assignment_interval_ms=settings.group_share_assignment_interval_ms,
+        assignment_interval_limits=(
+            settings.group_share_min_assignment_interval_ms,
+            settings.group_share_max_assignment_interval_ms,
+        ),
+        size_max=settings.group_share_max_size,
+        delivery_count_limit=settings.group_share_delivery_count_limit,
+        delivery_count_limits=(
+            settings.group_share_min_delivery_count_limit,
+            settings.group_share_max_delivery_count_limit,
+        ),
+        record_lock_duration_ms=settings.group_share_record_lock_duration_ms,
+        record_lock_duration_limits=(
+            settings.group_share_min_record_lock_duration_ms,
+            settings.group_share_max_record_lock_duration_ms,
+        ),
+        record_locks_max=settings.group_share_partition_max_record_locks,
+        record_locks_limits=(
+            settings.group_share_min_partition_max_record_locks,
+            settings.group_share_max_partition_max_record_locks,
+        ),
+        sessions_max=settings.group_share_max_share_sessions,
     )
 
 
