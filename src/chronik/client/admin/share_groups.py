@@ -61,6 +61,8 @@ async def positions(cluster: ClusterClient, group_id: str) -> dict[TopicPartitio
 
 async def move(cluster: ClusterClient, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Makes a group without members begin at these offsets. A group that does not exist is made."""
+    if not offsets:
+        return
     what = f"cannot move group {group_id!r}"
     topics = [
         AlterShareGroupOffsetsRequestTopic(
