@@ -340,6 +340,10 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
             "No heartbeat arrived in time. The member's partitions go to others.",
             "If the consumer is alive, raise its `session.timeout.ms` or find what stops it.",
         ),
+        "group …: no state for some of its partitions yet: …": (
+            "The coordinator of share groups' state cannot be asked, or refused. Members get these partitions later.",
+            "If it goes on, look at `__share_group_state` with `chronik topic describe`.",
+        ),
         "group …: rebalance after generation …: …": (
             "The members share the partitions again. The line says why.",
             "",
