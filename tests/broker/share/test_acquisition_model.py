@@ -107,7 +107,7 @@ class AcquisitionMachine(RuleBasedStateMachine):
         choice = Choice(offset, records_max, mode, batch_size, COUNT_MAX, LOCKS_MAX)
         before = {o: r.count for o, r in self.records.items() if r.state is AVAILABLE}
         room = LOCKS_MAX - (self.end - self.start)
-        acquired = self.subject.acquire(batches, member, choice, self.now_ns + LOCK_NS)
+        acquired, _ = self.subject.acquire(batches, member, choice, self.now_ns + LOCK_NS)
         first = max(batches[0].first, self.start)
         for gone in range(offset, min(batches[0].first, self.end)):
             if self.records[gone].state is AVAILABLE:

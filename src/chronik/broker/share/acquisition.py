@@ -125,8 +125,11 @@ class Acquisition:
 
     # --- acquiring
 
-    def acquire(self, batches: Sequence[Span], member_id: str, choice: Choice, lock_ends_ns: int) -> list[Acquired]:
+    def acquire(
+        self, batches: Sequence[Span], member_id: str, choice: Choice, lock_ends_ns: int
+    ) -> tuple[list[Acquired], bool]:
         """`batches` are those that the log returned for `choice.fetch_offset`, the next fetch offset, by their offsets.
+        False: nothing more may go with these records, because one of them may be poison.
 
         Offsets that the log skips are gone: before the first batch they are archived here, behind it they are acquired
         and the client reports them as gaps.
@@ -134,7 +137,7 @@ class Acquisition:
         self._archive_missing(choice.fetch_offset, batches[0].first)
         at, last = max(batches[0].first, self.start_offset), batches[-1].last
         if last < at:
-            return []
+            return [], True
         known = list(self._available(at, min(last, self.end_offset - 1)))
         delivered, is_isolated = choose_delivered(known, batches, choice)
         acquired = [self._deliver(each.span, each.batch, member_id, lock_ends_ns) for each in delivered]
@@ -148,7 +151,7 @@ class Acquisition:
                 self._runs.append(Run(span, AVAILABLE, 0))
                 acquired.append(self._deliver(span, span, member_id, lock_ends_ns))
         self._runs.drop_final()
-        return acquired
+        return acquired, not is_isolated
 
     def _available(self, first: int, last: int) -> Iterable[tuple[Span, int, Span]]:
         """What can be acquired in this range: offsets, delivery count, and the batch that it was acquired with."""

@@ -30,6 +30,7 @@ class Choice(NamedTuple):
     batch_size: int  # new records are acquired in batches of about this size
     delivery_count_max: int
     locks_max: int
+    taken_count: int = 0  # records of this partition that the same response already has
 
 
 class Chosen(NamedTuple):
@@ -58,7 +59,7 @@ def choose_delivered(
                     left -= sum(each.count for each in spans)
         else:
             is_isolated = max(count for _, count, _ in parts) >= isolated_from
-            if is_isolated and taken:
+            if is_isolated and (taken or choice.taken_count):
                 return chosen, True
             if is_isolated:
                 return _isolated(parts, choice, isolated_from), True
@@ -74,7 +75,7 @@ def _whole(parts: Iterable[Available], batch: Span, records_max: int | None) -> 
         if records_max is not None:
             if records_max <= 0:
                 break
-            span = Span(span.first, min(span.last, span.first + records_max - 1))  # noqa: PLW2901
+            span = Span(span.first, min(span.last, span.first + records_max - 1))
             records_max -= span.count
         chosen.append(Chosen(span, batch))
     return chosen

@@ -53,7 +53,17 @@ class Run:
     With a transition, the state is still ACQUIRED, and `target` is what it becomes when the transition is written.
     """
 
-    __slots__ = ("batch", "delivery_count", "first", "last", "lock_ends_ns", "member_id", "state", "target", "transition")
+    __slots__ = (
+        "batch",
+        "delivery_count",
+        "first",
+        "last",
+        "lock_ends_ns",
+        "member_id",
+        "state",
+        "target",
+        "transition",
+    )
 
     def __init__(self, span: Span, state: RecordState, delivery_count: int, batch: Span | None = None) -> None:
         self.first, self.last = span
