@@ -17,7 +17,7 @@ from chronik.broker import limits
 from chronik.broker.api import api
 from chronik.broker.permissions import GROUP, READ, TOPIC
 from chronik.broker.share.acknowledging import Begun, Results, all_of, begin, results
-from chronik.broker.share.answering import Leaders, lock_ms, refused
+from chronik.broker.share.leaders import Leaders, lock_ms, refused
 from chronik.broker.share.fetching import Fetched, ShareFetching
 from chronik.broker.share.sessions import EPOCH_FINAL, EPOCH_INITIAL, Place, ShareSession
 from chronik.runtime.pieces import Work

@@ -1,63 +1,46 @@
-"""What both share APIs say in the same words: refused members, current leaders, and the nodes where they are."""
+"""Answers requests of other nodes about the state of share partitions: each partition by itself, all at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from chronik.broker.permissions import GROUP, READ
-from chronik.broker.share.sessions import Place
+from chronik.broker.permissions import CLUSTER_ACTION
+from chronik.coordinator.share.coordinator import ShareCoordinator
+from chronik.coordinator.share.persister import SharePartitionKey
 from chronik.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
-    from chronik.metadata.image import Broker
 
-SHARE_FEATURE: Final = "share.version"
-MEMBER_ID_CHARS_MAX: Final = 36
-N = TypeVar("N")
+A = TypeVar("A")
 
 
-def refused(group_id: str | None, member_id: str | None, context: Context) -> ErrorCode | None:
-    """In Kafka's order. A member id is the text of a UUID at most."""
-    if context.services.store.image.features.get(SHARE_FEATURE, 0) < 1:
-        return ErrorCode.UNSUPPORTED_VERSION
-    if group_id is None:
-        return ErrorCode.INVALID_REQUEST
-    if not context.allows(READ, GROUP, group_id):
-        return ErrorCode.GROUP_AUTHORIZATION_FAILED
-    if not member_id or len(member_id) > MEMBER_ID_CHARS_MAX:
-        return ErrorCode.INVALID_REQUEST
-    return None
+async def answers_to(
+    request: Any,
+    context: Context,
+    ask: Callable[[ShareCoordinator, SharePartitionKey, Any], Coroutine[Any, Any, A | ErrorCode]],
+) -> list[tuple[bytes, list[tuple[int, A | ErrorCode]]]]:
+    """Topic ids, and for each partition what the coordinator says. A request without a group is about nothing."""
+    if not request.group_id:
+        return []
+    topics = [topic for topic in request.topics if topic.partitions]
+    if not context.allows_on_cluster(CLUSTER_ACTION):
+        denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return [(topic.topic_id, [(each.partition, denied) for each in topic.partitions]) for topic in topics]
+    coordinator = context.services.coordinators.share
+    asked = [
+        ask(coordinator, SharePartitionKey(request.group_id, topic.topic_id, each.partition), each)
+        for topic in topics
+        for each in topic.partitions
+    ]
+    told = iter(await asyncio.gather(*asked))
+    return [(topic.topic_id, [(each.partition, next(told)) for each in topic.partitions]) for topic in topics]
 
 
-def lock_ms(group_id: str, context: Context) -> int:
-    return context.services.share_partitions.settings(group_id).record_lock_duration_ms
-
-
-class Leaders:
-    """Of the partitions in one response that another node leads."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._named: dict[int, Broker] = {}
-
-    def of(self, place: Place) -> tuple[int, int] | None:
-        """Leader id and epoch, if the partition exists."""
-        image = self._context.services.store.image
-        topic = image.topics.get(place.topic_id)
-        state = None if topic is None else topic.partition(place.partition)
-        if state is None:
-            return None
-        broker = image.brokers.get(state.leader)
-        if broker is not None:
-            self._named[broker.broker_id] = broker
-        return state.leader, state.leader_epoch
-
-    def endpoints(self, made: Callable[..., N]) -> list[N]:
-        found = []
-        for broker in self._named.values():
-            endpoint = broker.endpoint(self._context.session.listener)
-            if endpoint is not None:
-                found.append(made(node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack))
-        return found
+def error_of(told: object) -> tuple[ErrorCode, str | None]:
+    """The error of a result, and its message."""
+    if isinstance(told, ErrorCode) and told is not ErrorCode.NONE:
+        return told, told.message
+    return ErrorCode.NONE, None

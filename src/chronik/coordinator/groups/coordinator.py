@@ -28,6 +28,10 @@ from chronik.coordinator.groups.member_memory import MemberMemory
 from chronik.coordinator.groups.pending_offsets import NONE_PENDING
 from chronik.coordinator.groups.requests import Caller
 from chronik.coordinator.groups.shard import GroupShard, offset_delete_refused
+from chronik.coordinator.groups.share.describing import describe_group as describe_share_group
+from chronik.coordinator.groups.share.describing import not_described as share_not_described
+from chronik.coordinator.groups.share.protocol import ShareParts
+from chronik.coordinator.groups.share.requests import refused as share_refused
 from chronik.coordinator.open_transactions import Producer, Transaction
 from chronik.coordinator.partitions import partition_for
 from chronik.coordinator.runtime import CoordinatorRuntime
@@ -53,6 +57,8 @@ from chronik.wire.messages.list_groups import ListedGroup, ListGroupsRequest, Li
 from chronik.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from chronik.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from chronik.wire.messages.share_group_describe import DescribedGroup as ShareGroupDescription
+from chronik.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from chronik.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from chronik.wire.records import ControlType
 
@@ -72,13 +78,15 @@ class GroupCoordinator:
         randomness: Randomness,
         partition_count: int,
         memory: MemberMemory | None = None,
+        share: ShareParts | None = None,
     ) -> None:
+        """Without `share`, partitions of share groups never get state."""
         self.config = config
         self.memory = memory or MemberMemory()
         self.partition_count = partition_count  # of __consumer_offsets; set it when the topic exists with another
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             OFFSETS_TOPIC,
-            lambda writer, timers, _: GroupShard(config, clock, randomness, writer, timers, self.memory),
+            lambda writer, timers, _: GroupShard(config, clock, randomness, writer, timers, self.memory, share),
             clock,
             config.offset_commit_timeout_ms,
         )
@@ -188,6 +196,31 @@ class GroupCoordinator:
             self._runtime.when_settled(index, lambda error: answer.give(failed(error) if error else described))
         except CoordinatorError as error:
             return not_described(group_id, error.kafka_error)
+        return answer.take()
+
+    # --- ShareGroupHeartbeat, ShareGroupDescribe
+
+    def share_group_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, caller: Caller
+    ) -> NowOrLater[ShareGroupHeartbeatResponse]:
+        answer: _Reply[ShareGroupHeartbeatResponse] = _Reply()
+        try:
+            self._shard(request.group_id).share.heartbeat(request, caller, answer.give)
+        except CoordinatorError as error:
+            return share_refused(error.kafka_error)
+        return answer.take()
+
+    def share_group_describe(self, group_id: str) -> NowOrLater[ShareGroupDescription]:
+        """As the group is now, told once that is committed."""
+        answer: _Reply[ShareGroupDescription] = _Reply()
+        try:
+            index = self.partition_for(group_id)
+            shard = self._runtime.shard(index)
+            described = describe_share_group(group_id, shard.groups.get(group_id), shard.share.topics)
+            failed = partial(share_not_described, group_id)
+            self._runtime.when_settled(index, lambda error: answer.give(failed(error) if error else described))
+        except CoordinatorError as error:
+            return share_not_described(group_id, error.kafka_error)
         return answer.take()
 
     # --- OffsetCommit, OffsetFetch, OffsetDelete

@@ -64,7 +64,6 @@ class ShareGroupsConfig:
     record_locks_max: int = _default("partition.max.record.locks")
     record_locks_limits: tuple[int, int] = _limits("partition.max.record.locks")
     sessions_max: int = _default("max.share.sessions")
-    initialize_retry_ms: int = 30_000  # before a partition that is still being initialized is tried again
 
 
 class ShareGroupSettings(NamedTuple):
