@@ -23,7 +23,7 @@ from chronik.broker.share.acquisition import (
     Written,
 )
 from chronik.broker.share.choosing import BATCH_OPTIMIZED, RECORD_LIMIT, Choice
-from chronik.broker.share.runs import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, RecordState, Span
+from chronik.broker.share.runs import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, RecordState, Span, Transition
 from chronik.coordinator.share.persister import StateBatch
 from chronik.wire.error_codes import ErrorCode
 
@@ -38,7 +38,7 @@ class Record:
     count: int
     member: str = ""
     lock_ends_ns: int = 0
-    transition: Written | None = None
+    transition: Transition | None = None
     target: RecordState | None = None
 
     def free(self, state: RecordState) -> None:
@@ -237,7 +237,9 @@ class AcquisitionMachine(RuleBasedStateMachine):
         subject = self.subject
         assert (subject.start_offset, subject.end_offset) == (self.start, self.end)
         told = {
-            o: Record(r.state, r.delivery_count, r.member_id, r.lock_ends_ns, r.transition, r.transition and r.target)
+            o: Record(
+                r.state, r.delivery_count, r.member_id, r.lock_ends_ns, r.transition, r.target if r.transition else None
+            )
             for r in subject.runs
             for o in range(r.first, r.last + 1)
         }

@@ -34,11 +34,12 @@ Answer = ShareAcknowledgeResponse | Coroutine[Any, Any, ShareAcknowledgeResponse
 
 
 @api(ShareAcknowledgeRequest, ShareAcknowledgeResponse, "1-2", needs=(READ.on(GROUP), READ.on(TOPIC)))
-def share_acknowledge(request: ShareAcknowledgeRequest, context: Context) -> Work[Answer]:
+def share_acknowledge(request: ShareAcknowledgeRequest, context: Context) -> ShareAcknowledgeResponse | Work[Answer]:
     error = refused(request.group_id, request.member_id, context)
-    if error is not None:
-        return _refused(error)
-        yield 1
+    return _work(request, context) if error is None else _refused(error)
+
+
+def _work(request: ShareAcknowledgeRequest, context: Context) -> Work[Answer]:
     assert request.group_id is not None and request.member_id is not None
     session = yield from _session(request, context)
     if isinstance(session, ErrorCode):
@@ -76,6 +77,7 @@ async def _answer(
         partitions = [_partition(place, told[place], leaders) for place in places]
         topics.append(ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=partitions))
     return ShareAcknowledgeResponse(
+        throttle_time_ms=0,
         error_code=0,
         acquisition_lock_timeout_ms=lock_ms(session.group_id, context),
         responses=topics,
@@ -96,4 +98,4 @@ def _partition(place: Place, error: ErrorCode, leaders: Leaders) -> PartitionDat
 
 
 def _refused(error: ErrorCode) -> ShareAcknowledgeResponse:
-    return ShareAcknowledgeResponse(error_code=error, responses=[], node_endpoints=[])
+    return ShareAcknowledgeResponse(throttle_time_ms=0, error_code=error, responses=[], node_endpoints=[])

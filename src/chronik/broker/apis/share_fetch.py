@@ -40,14 +40,22 @@ Answer = ShareFetchResponse | Coroutine[Any, Any, ShareFetchResponse]
 
 
 @api(ShareFetchRequest, ShareFetchResponse, "1-2", needs=(READ.on(GROUP), READ.on(TOPIC)))
-def share_fetch(request: ShareFetchRequest, context: Context) -> Work[Answer]:
+def share_fetch(request: ShareFetchRequest, context: Context) -> ShareFetchResponse | Work[Answer]:
     error = refused(request.group_id, request.member_id, context)
     if error is not None:
         return _refused(error)
-        yield 1
+    if request.is_renew_ack and _is_also_fetching(request):
+        return _refused(ErrorCode.INVALID_REQUEST)
+    return _work(request, context)
+
+
+def _is_also_fetching(request: ShareFetchRequest) -> bool:
+    """Locks must not run out while records are waited for."""
+    return bool(request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms)
+
+
+def _work(request: ShareFetchRequest, context: Context) -> Work[Answer]:
     assert request.group_id is not None and request.member_id is not None
-    if request.is_renew_ack and (message := _why_no_renewal(request)):
-        return _refused(ErrorCode.INVALID_REQUEST, message)
     asked = [
         (Place(topic.topic_id, each.partition_index), each.acknowledgement_batches)
         for topic in request.topics
@@ -67,18 +75,6 @@ def share_fetch(request: ShareFetchRequest, context: Context) -> Work[Answer]:
     if request.share_session_epoch != EPOCH_FINAL and not request.is_renew_ack:
         yield from fetching.open()
     return _answer(request, context, session, begun, fetching)
-
-
-def _why_no_renewal(request: ShareFetchRequest) -> str:
-    """Kafka's words: locks must not run out while records are waited for."""
-    limits_set = {
-        "maxBytes": request.max_bytes,
-        "minBytes": request.min_bytes,
-        "maxRecords": request.max_records,
-        "maxWaitMs": request.max_wait_ms,
-    }
-    wrong = [f"{name} must be set to 0, " for name, value in limits_set.items() if value]
-    return f"{''.join(wrong)}if isRenewAck is true." if wrong else ""
 
 
 def _session(
@@ -139,6 +135,7 @@ def _response(
         topic = topics.setdefault(place.topic_id, ShareFetchableTopicResponse(topic_id=place.topic_id, partitions=[]))
         topic.partitions.append(answer)
     return ShareFetchResponse(
+        throttle_time_ms=0,
         error_code=0,
         acquisition_lock_timeout_ms=lock_ms(session.group_id, context),
         responses=list(topics.values()),
@@ -150,6 +147,7 @@ def _partition(fetched: Fetched, leaders: Leaders) -> PartitionData:
     answer = PartitionData(
         partition_index=fetched.place.partition,
         error_code=fetched.error,
+        acknowledge_error_code=0,
         current_leader=LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
         records=fetched.taken.records or b"",
         acquired_records=[
@@ -164,5 +162,5 @@ def _partition(fetched: Fetched, leaders: Leaders) -> PartitionData:
     return answer
 
 
-def _refused(error: ErrorCode, message: str | None = None) -> ShareFetchResponse:
-    return ShareFetchResponse(error_code=error, error_message=message, responses=[], node_endpoints=[])
+def _refused(error: ErrorCode) -> ShareFetchResponse:
+    return ShareFetchResponse(throttle_time_ms=0, error_code=error, responses=[], node_endpoints=[])

@@ -114,7 +114,7 @@ class Acquisition:
     @property
     def complete_count(self) -> int:
         """Records from the start on that are done with, or will be once what has begun is written."""
-        return sum(run.count for run in self._runs if run.will_be_final)
+        return sum(run.size for run in self._runs if run.will_be_final)
 
     @property
     def in_flight_count(self) -> int:
@@ -141,7 +141,7 @@ class Acquisition:
         known = list(self._available(at, min(last, self.end_offset - 1)))
         delivered, is_isolated = choose_delivered(known, batches, choice)
         acquired = [self._deliver(each.span, each.batch, member_id, lock_ends_ns) for each in delivered]
-        left = choice.records_max - sum(each.span.count for each in delivered)
+        left = choice.records_max - sum(each.span.size for each in delivered)
         first_new = max(self.end_offset, at)
         records_max = min(left, choice.locks_max - (first_new - self.start_offset))
         if not is_isolated and records_max > 0 and first_new <= last:

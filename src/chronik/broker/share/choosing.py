@@ -56,7 +56,7 @@ def choose_delivered(
                 if left > 0:
                     spans = choose_new(span, batches, choice, left)
                     more += [Chosen(each, each) for each in spans]
-                    left -= sum(each.count for each in spans)
+                    left -= sum(each.size for each in spans)
         else:
             is_isolated = max(count for _, count, _ in parts) >= isolated_from
             if is_isolated and (taken or choice.taken_count):
@@ -65,7 +65,7 @@ def choose_delivered(
                 return _isolated(parts, choice, isolated_from), True
             more = _whole(parts, batch, left if choice.mode == RECORD_LIMIT else None)
         chosen += more
-        taken += sum(each.span.count for each in more)
+        taken += sum(each.span.size for each in more)
     return chosen, False
 
 
@@ -76,7 +76,7 @@ def _whole(parts: Iterable[Available], batch: Span, records_max: int | None) -> 
             if records_max <= 0:
                 break
             span = Span(span.first, min(span.last, span.first + records_max - 1))
-            records_max -= span.count
+            records_max -= span.size
         chosen.append(Chosen(span, batch))
     return chosen
 
@@ -90,7 +90,7 @@ def _isolated(parts: Iterable[Available], choice: Choice, isolated_from: int) ->
             return chosen or [Chosen(Span(span.first, span.first), batch)]
         if count >= isolated_from and not is_halved:
             is_halved = True
-            half = max(1, batch.count >> (count - isolated_from + 1))
+            half = max(1, batch.size >> (count - isolated_from + 1))
             records_max = half if records_max is None else min(records_max, half)
         first, last = span
         if records_max is not None:
@@ -105,7 +105,7 @@ def _isolated(parts: Iterable[Available], choice: Choice, isolated_from: int) ->
 def choose_new(span: Span, batches: Sequence[Span], choice: Choice, records_max: int) -> list[Span]:
     """Of records that were never acquired: how far, and in which batches they are acquired."""
     first, last = span
-    if records_max < span.count:
+    if records_max < span.size:
         last = first + records_max - 1
         if choice.mode != RECORD_LIMIT:
             last = min(span.last, next((each.last for each in batches if each.first <= last <= each.last), last))

@@ -37,7 +37,7 @@ class Span(NamedTuple):
     last: int
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         return self.last - self.first + 1
 
 
@@ -76,7 +76,7 @@ class Run:
         self.transition: Transition | None = None
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         return self.last - self.first + 1
 
     @property

@@ -66,7 +66,7 @@ class ShareSessions:
     def __init__(
         self,
         sessions_max: Callable[[], int],
-        ended: Callable[[ShareSession], None],
+        ended: Callable[[ShareSession], object],
         held_bytes_max: int = 2**63,
         hold: Callable[[int], None] = lambda more_bytes: None,
     ) -> None:
