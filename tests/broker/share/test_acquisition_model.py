@@ -7,6 +7,7 @@ offset is ever lost, held twice, or counted wrong, whatever members, clocks, log
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import hypothesis.strategies as st
 from hypothesis import settings
@@ -130,7 +131,8 @@ class AcquisitionMachine(RuleBasedStateMachine):
                 assert record.count == each.delivery_count <= COUNT_MAX
                 taken += 1
                 if record.count == COUNT_MAX:
-                    assert len(acquired) == 1 and each.first_offset == each.last_offset, "the last attempt goes alone"
+                    assert acquired == [each], "the last attempt goes alone"
+                    assert each.first_offset == each.last_offset, "the last attempt goes alone"
         if mode == RECORD_LIMIT:
             assert taken <= records_max
         if any(first <= o <= batches[-1].last for o in before) or (room > 0 and batches[-1].last >= self.end):
@@ -250,7 +252,7 @@ class AcquisitionMachine(RuleBasedStateMachine):
         held = [r.lock_ends_ns for r in self.records.values() if r.state is ACQUIRED and r.transition is None]
         assert subject.next_lock_end_ns == min(held, default=None)
         runs = list(subject.runs)
-        assert not any(one.is_like(other) for one, other in zip(runs, runs[1:], strict=False)), "equal runs are joined"
+        assert not any(one.is_like(other) for one, other in pairwise(runs)), "equal runs are joined"
 
 
 TestAcquisition = AcquisitionMachine.TestCase

@@ -40,7 +40,8 @@ def share_acknowledge(request: ShareAcknowledgeRequest, context: Context) -> Sha
 
 
 def _work(request: ShareAcknowledgeRequest, context: Context) -> Work[Answer]:
-    assert request.group_id is not None and request.member_id is not None
+    assert request.group_id is not None
+    assert request.member_id is not None
     session = yield from _session(request, context)
     if isinstance(session, ErrorCode):
         return _refused(session)
@@ -55,7 +56,8 @@ def _work(request: ShareAcknowledgeRequest, context: Context) -> Work[Answer]:
 
 def _session(request: ShareAcknowledgeRequest, context: Context) -> Work[ShareSession | ErrorCode]:
     sessions = context.services.share_partitions.sessions
-    assert request.group_id is not None and request.member_id is not None
+    assert request.group_id is not None
+    assert request.member_id is not None
     if request.share_session_epoch == EPOCH_INITIAL:
         return ErrorCode.INVALID_SHARE_SESSION_EPOCH
     if request.share_session_epoch == EPOCH_FINAL:

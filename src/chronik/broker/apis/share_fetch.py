@@ -1,8 +1,8 @@
 """ShareFetch (key 78): a member of a share group acquires records, and says what became of earlier ones.
 
-Epoch 0 opens the member's session on this node, -1 closes it and releases what the member still holds. A partition whose
-state is still being loaded is not an error: the fetch waits. A fetch that renews locks fetches nothing. Responses name
-the partitions that have news; an opening one names all that could have had records. Served once the cluster's
+Epoch 0 opens the member's session on this node, -1 closes it and releases what the member still holds. A partition
+whose state is still being loaded is not an error: the fetch waits. A fetch that renews locks fetches nothing. Responses
+name the partitions that have news; an opening one names all that could have had records. Served once the cluster's
 share.version is 1.
 Versions: v0 was never stable; v1; v2 the acquire mode, and locks can be renewed.
 """
@@ -17,8 +17,8 @@ from chronik.broker import limits
 from chronik.broker.api import api
 from chronik.broker.permissions import GROUP, READ, TOPIC
 from chronik.broker.share.acknowledging import Begun, Results, all_of, begin, results
-from chronik.broker.share.leaders import Leaders, lock_ms, refused
 from chronik.broker.share.fetching import Fetched, ShareFetching
+from chronik.broker.share.leaders import Leaders, lock_ms, refused
 from chronik.broker.share.sessions import EPOCH_FINAL, EPOCH_INITIAL, Place, ShareSession
 from chronik.runtime.pieces import Work
 from chronik.wire.error_codes import ErrorCode
@@ -55,7 +55,8 @@ def _is_also_fetching(request: ShareFetchRequest) -> bool:
 
 
 def _work(request: ShareFetchRequest, context: Context) -> Work[Answer]:
-    assert request.group_id is not None and request.member_id is not None
+    assert request.group_id is not None
+    assert request.member_id is not None
     asked = [
         (Place(topic.topic_id, each.partition_index), each.acknowledgement_batches)
         for topic in request.topics
@@ -82,7 +83,8 @@ def _session(
 ) -> Work[ShareSession | ErrorCode]:
     sessions = context.services.share_partitions.sessions
     group_id, member_id, epoch = request.group_id, request.member_id, request.share_session_epoch
-    assert group_id is not None and member_id is not None
+    assert group_id is not None
+    assert member_id is not None
     if epoch == EPOCH_FINAL:
         return sessions.get(group_id, member_id) or ErrorCode.SHARE_SESSION_NOT_FOUND
     if epoch == EPOCH_INITIAL:

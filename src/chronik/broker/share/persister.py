@@ -144,7 +144,7 @@ class NodePersister:
         if told is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             topic = self._image().topic(key.topic_id)
             return topic is not None and 0 <= key.partition < len(topic.partitions)
-        return told in PASSING
+        return isinstance(told, ErrorCode) and told in PASSING
 
     async def _ask_once(self, question: Question) -> Told:
         if self._image().topic_named(STATE_TOPIC) is None:
