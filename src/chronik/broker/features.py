@@ -1,10 +1,9 @@
 """Feature levels (KIP-584): what a broker can do that the whole cluster must agree on, and what a new one begins with.
 
 The controller raises a level when every registered broker supports it. Clients choose by transaction.version whether
-each transaction gets an epoch of its own. group.version 1 allows consumer groups, share.version 1 share groups: nodes of
-older releases cannot read their records, so a cluster that was upgraded serves them once its operator has raised the
-level. The rest of Kafka's
-features are switches for its own upgrades; ours is chronik.format (`metadata/formats.py`).
+each transaction gets an epoch of its own. group.version 1 allows consumer groups, share.version 1 share groups: nodes
+of older releases cannot read their records, so an upgraded cluster serves them once its operator has raised the level.
+The rest of Kafka's features are switches for its own upgrades; ours is chronik.format (`metadata/formats.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ReadShareGroupState (key 84): the state of share partitions, for their leader. Older leaders are refused from then on.
+"""ReadShareGroupState (key 84): the state of share partitions, for their leader. Older leaders are fenced.
 
 Asked by other nodes. The leader of the partition's place in `__share_group_state` answers.
 """

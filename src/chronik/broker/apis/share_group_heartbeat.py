@@ -1,8 +1,8 @@
 """ShareGroupHeartbeat (key 76): a member of a share group joins, lives, gets its partitions and leaves.
 
-The group coordinator decides. Served once the cluster's share.version is 1. The member must be allowed to see the topics
-that it names. All members together may take a part of the memory budget (COORDINATOR_NOT_AVAILABLE). Version 0, of
-Kafka's early access, is not served.
+The group coordinator decides. Served once the cluster's share.version is 1. The member must be allowed to see the
+topics that it names. All members together may take a part of the memory budget (COORDINATOR_NOT_AVAILABLE). Version 0,
+of Kafka's early access, is not served.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.permissions import DESCRIBE, GROUP, READ, TOPIC
-from chronik.coordinator.groups.share.requests import SHARE_FEATURE, SHARE_GROUPS_SINCE, refused
+from chronik.coordinator.groups.share.requests import is_served, refused
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def share_group_heartbeat(
     request: ShareGroupHeartbeatRequest, context: Context
 ) -> ShareGroupHeartbeatResponse | asyncio.Future[ShareGroupHeartbeatResponse]:
-    if context.services.store.image.features.get(SHARE_FEATURE, 0) < SHARE_GROUPS_SINCE:
+    if not is_served(context.services.store.image):
         message = "nodes of an older release may be in the cluster: raise share.version to 1 when all are upgraded"
         return refused(ErrorCode.UNSUPPORTED_VERSION, message)
     if not context.allows(READ, GROUP, request.group_id):

@@ -275,6 +275,13 @@ class ShareProtocol:
         if self.parts is not None:
             self.parts.start(f"state of share group {group_id}", self._initialized(group_id, wanted, epoch))
 
+    @property
+    def persister(self) -> Persister:
+        """For administration, which `parts` are made for."""
+        if self.parts is None:
+            refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this coordinator was made without a share coordinator")
+        return self.parts.persister
+
     async def _initialized(self, group_id: str, wanted: Mapping[bytes, OfTopic], epoch: int) -> None:
         """Asks the share coordinator, and writes down what it keeps state for now."""
         if self.parts is None:

@@ -7,6 +7,7 @@ from typing import Final
 from chronik.coordinator.groups.consumer.requests import refuse
 from chronik.coordinator.groups.share.group import ShareGroup
 from chronik.coordinator.groups.share.member import JOINS, LEAVES, Member
+from chronik.metadata.image import Image
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.share_group_heartbeat import (
     Assignment,
@@ -17,6 +18,11 @@ from chronik.wire.messages.share_group_heartbeat import (
 
 SHARE_FEATURE: Final = "share.version"
 SHARE_GROUPS_SINCE: Final = 1  # the level of the feature that allows them
+MEMBER_ID_CHARS_MAX: Final = 36
+
+
+def is_served(image: Image) -> bool:
+    return image.features.get(SHARE_FEATURE, 0) >= SHARE_GROUPS_SINCE
 
 
 def require_valid(request: ShareGroupHeartbeatRequest) -> None:
@@ -27,6 +33,8 @@ def require_valid(request: ShareGroupHeartbeatRequest) -> None:
     ):
         if value is not None and not value.strip():
             refuse(ErrorCode.INVALID_REQUEST, f"{field} is empty")
+    if len(request.member_id) > MEMBER_ID_CHARS_MAX:
+        refuse(ErrorCode.INVALID_REQUEST, f"member_id is longer than {MEMBER_ID_CHARS_MAX} characters")
     if request.member_epoch == JOINS:
         if not request.subscribed_topic_names:
             refuse(ErrorCode.INVALID_REQUEST, "a member that joins must send subscribed_topic_names")
