@@ -99,6 +99,22 @@ def test_a_lock_ends_on_time_and_not_before() -> None:
     run(test())
 
 
+def test_the_timer_of_a_lock_finds_what_became_of_its_record() -> None:
+    """Of two records one is accepted, and stays in flight behind the other: the end of both locks concerns one."""
+
+    async def test() -> None:
+        world = await world_with_group()
+        await produced(world, 2)
+        one, other = Member(world.node, "one"), Member(world.node, "other")
+        assert await one.take(wait_ms=1000) == [(0, 1), (1, 1)]
+        assert await one.acknowledge((1, 1, ACCEPT)) == ErrorCode.NONE
+        await asyncio.sleep(LOCK_S + 1)
+        assert await other.take() == [(0, 2)]
+        await world.node.stop()
+
+    run(test())
+
+
 def test_a_lock_that_is_renewed_lasts_longer() -> None:
     async def test() -> None:
         world = await world_with_group()

@@ -11,9 +11,9 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from chronik.broker.share.sessions import Place, ShareSession, ShareSessions
-from chronik.broker.share.share_partition import Parts, SharePartition
+from chronik.broker.share.share_partition import Parts, SharePartition, States
 from chronik.coordinator.groups.share.settings import ShareGroupsConfig, ShareGroupSettings, settings_of
-from chronik.coordinator.share.persister import Persister, SharePartitionKey, ShareState, StateBatch
+from chronik.coordinator.share.persister import SharePartitionKey, ShareState, StateBatch
 from chronik.replication.replica import Replica
 from chronik.wire.error_codes import ErrorCode
 
@@ -29,7 +29,7 @@ READS_AT_ONCE: Final = 32  # a member may name thousands of partitions in its fi
 class GatedPersister:
     """Reads of state wait for each other beyond READS_AT_ONCE; writes do not."""
 
-    def __init__(self, persister: Persister) -> None:
+    def __init__(self, persister: States) -> None:
         self._persister = persister
         self._gate = asyncio.Semaphore(READS_AT_ONCE)
 
@@ -56,7 +56,7 @@ class SharePartitions:
 
     def __init__(
         self,
-        persister: Persister,
+        persister: States,
         *,
         image: Callable[[], Image],
         config: ShareGroupsConfig,
@@ -83,6 +83,10 @@ class SharePartitions:
         if found is None:
             found = self._settings[group_id] = settings_of(group_id, image, self._config)
         return found
+
+    def replace_persister(self, persister: States) -> None:
+        """For partitions that are made from now on."""
+        self._parts = self._parts._replace(persister=GatedPersister(persister))
 
     def get(self, group_id: str, place: Place) -> SharePartition | None:
         return self._by_key.get(SharePartitionKey(group_id, place.topic_id, place.partition))
