@@ -48,8 +48,8 @@ DIFFERENCES: dict[str, Difference] = {
     "what-is-served": Difference(
         "ApiVersions",
         "lists its own APIs and, from v3 on, its features; lists Produce v0-v2, on which 4.x closes the connection",
-        "lists what the table above says, and four features: eligible.leader.replicas.version, group.version, "
-        "transaction.version and chronik.format",
+        "lists what the table above says, and five features: eligible.leader.replicas.version, group.version, "
+        "share.version, transaction.version and chronik.format",
         "Clients see exactly what is served. Kafka's other features control its own upgrades.",
     ),
     "auto-create-at-once": Difference(
