@@ -140,7 +140,8 @@ def test_members_of_two_libraries_share_partitions_and_survive_their_leaders(
                 ours = OurMember(cluster, topic, group)
 
                 def told() -> Told:
-                    return Told(f"{one.printed()}\n{other.printed()}\n{ours.printed()}")
+                    printed = (each.printed().rpartition("\n")[0] for each in (one, other))  # whole lines
+                    return Told("\n".join([*printed, *ours.lines]))
 
                 await produced(cluster, topic, [*plain, *released, *rejected])
                 everything = {*plain, *released, *rejected}

@@ -41,16 +41,16 @@ GROUP = "g"
 Acks = Sequence[tuple[int, int, int]]  # first offset, last offset, type
 
 
-async def world_with_group(partitions: int = 1, group: str = GROUP, **configs: str) -> World:
+async def world_with_group(configs: dict[str, str] | None = None, *, partitions: int = 1, group: str = GROUP) -> World:
     """Its group has partitions with state, and begins at the log's start."""
     world = await make_world(partitions)
-    await configure(world, group, **{"share.auto.offset.reset": "earliest", **configs})
+    await configure(world, group, {"share.auto.offset.reset": "earliest", **(configs or {})})
     await joined(world, "keeper", group)
     return world
 
 
-async def configure(world: World, group: str, **configs: str) -> None:
-    own = [AlterableConfig(name=name.replace("_", "."), config_operation=0, value=v) for name, v in configs.items()]
+async def configure(world: World, group: str, configs: dict[str, str]) -> None:
+    own = [AlterableConfig(name=name, config_operation=0, value=v) for name, v in configs.items()]
     resource = AlterConfigsResource(resource_type=ResourceType.GROUP, resource_name=group, configs=own)
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
     answer = await world.client.ask(request, IncrementalAlterConfigsResponse, 1)

@@ -117,9 +117,12 @@ class AcquisitionMachine(RuleBasedStateMachine):
         if new:
             for gone in range(self.end, new[0].first_offset):
                 self.records[gone] = Record(ARCHIVED, 0)
-            for fresh in range(new[0].first_offset, new[-1].last_offset + 1):
+            last = new[-1].last_offset
+            if mode == RECORD_LIMIT:  # what is left of the batch is known from now on
+                last = next((each.last for each in batches if each.first <= last <= each.last), last)
+            for fresh in range(new[0].first_offset, last + 1):
                 self.records[fresh] = Record(AVAILABLE, 0)
-            self.end = new[-1].last_offset + 1
+            self.end = last + 1
         taken = 0
         for each in acquired:
             for o in range(each.first_offset, each.last_offset + 1):

@@ -18,7 +18,7 @@ READ_COMMITTED = {"share.isolation.level": "read_committed"}
 
 def test_records_of_an_aborted_transaction_are_not_delivered() -> None:
     async def test() -> None:
-        world = await world_with_group(**READ_COMMITTED)
+        world = await world_with_group(READ_COMMITTED)
         replica = replica_of(world, TOPIC)
         assert not (await world.produce(b"before")).error_code
         write(replica)
@@ -59,7 +59,7 @@ def test_without_isolation_all_records_are_delivered_at_once(commits: bool) -> N
 
 def test_records_of_a_committed_transaction_are_delivered_when_it_ends() -> None:
     async def test() -> None:
-        world = await world_with_group(**READ_COMMITTED)
+        world = await world_with_group(READ_COMMITTED)
         replica = replica_of(world, TOPIC)
         write(replica)
         replica.start_commit()

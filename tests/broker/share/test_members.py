@@ -126,7 +126,7 @@ def test_a_lock_that_is_renewed_lasts_longer() -> None:
         await asyncio.sleep(LOCK_S - 5)
         assert await other.take(wait_ms=1000) == []
         assert await other.take(wait_ms=10_000) == [(0, 2)]
-        await configure(world, GROUP, share_renew_acknowledge_enable="false")
+        await configure(world, GROUP, {"share.renew.acknowledge.enable": "false"})
         assert await other.acknowledge((0, 0, RENEW), is_renew_ack=True) == ErrorCode.INVALID_RECORD_STATE
         await world.node.stop()
 
@@ -228,7 +228,7 @@ def test_what_a_leader_did_not_write_is_delivered_again_by_the_next_one() -> Non
 
 def test_a_group_begins_where_it_is_configured_to() -> None:
     async def test() -> None:
-        world = await world_with_group(group="latest", **{"share.auto.offset.reset": "latest"})
+        world = await world_with_group({"share.auto.offset.reset": "latest"}, group="latest")
         await produced(world, 2)
         member = Member(world.node, "one", "latest")
         waiting = asyncio.ensure_future(member.take(wait_ms=60_000))
@@ -242,7 +242,7 @@ def test_a_group_begins_where_it_is_configured_to() -> None:
 
 def test_more_records_than_may_be_locked_are_not_acquired() -> None:
     async def test() -> None:
-        world = await world_with_group(**{"share.partition.max.record.locks": "100"})
+        world = await world_with_group({"share.partition.max.record.locks": "100"})
         await produced(world, 130)
         one, other = Member(world.node, "one"), Member(world.node, "other")
         assert len(await one.take(wait_ms=1000, records_max=60)) == 60

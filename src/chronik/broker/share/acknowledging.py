@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 RENEWS_SINCE: Final = 2  # the version of both APIs
 TYPES_PER_PIECE: Final = 4096
+REFUSED_BEFORE: Final = (  # it is looked at what is in flight
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
 
 
 class Batch(Protocol):
@@ -43,11 +49,22 @@ def begin(
     *,
     is_renewing: bool,
 ) -> Work[Begun]:
+    """Where nothing could be begun, partitions without batches are left out of the answer, as Kafka does it."""
     begun: Begun = {}
+    empty: list[Place] = []
+    has_begun = False
     for place, batches in asked:
         refusal = yield from _refusal(place, batches, context, is_renewing=is_renewing)
-        begun[place] = refusal or _begin_one(place, batches, context, group_id, member_id)
+        outcome = refusal or _begin_one(place, batches, context, group_id, member_id)
+        begun[place] = outcome
+        if not batches and outcome is ErrorCode.NONE:
+            empty.append(place)
+        else:
+            has_begun |= outcome not in REFUSED_BEFORE
         yield 1
+    if not has_begun:
+        for place in empty:
+            del begun[place]
     return begun
 
 

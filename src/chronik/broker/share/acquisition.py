@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from chronik.broker.share.choosing import Choice, choose_delivered, choose_new
+from chronik.broker.share.choosing import RECORD_LIMIT, Choice, choose_delivered, choose_new, end_of_batch
 from chronik.broker.share.runs import (
     ACKNOWLEDGED,
     ACQUIRED,
@@ -150,8 +150,17 @@ class Acquisition:
             for span in choose_new(Span(first_new, last), batches, choice, records_max):
                 self._runs.append(Run(span, AVAILABLE, 0))
                 acquired.append(self._deliver(span, span, member_id, lock_ends_ns))
+            if choice.mode == RECORD_LIMIT:
+                self._append_rest(first_new, min(end_of_batch(batches, self.end_offset - 1), last))
         self._runs.drop_final()
         return acquired, not is_isolated
+
+    def _append_rest(self, first: int, last: int) -> None:
+        """What a limit left of a batch stays a part of it."""
+        if last >= self.end_offset:
+            rest = Span(self.end_offset, last)
+            self._runs.append(Run(rest, AVAILABLE, 0, Span(first, last)))
+            self._may_be_available(rest.first)
 
     def _available(self, first: int, last: int) -> Iterable[tuple[Span, int, Span]]:
         """What can be acquired in this range: offsets, delivery count, and the batch that it was acquired with."""

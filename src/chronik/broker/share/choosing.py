@@ -108,7 +108,7 @@ def choose_new(span: Span, batches: Sequence[Span], choice: Choice, records_max:
     if records_max < span.size:
         last = first + records_max - 1
         if choice.mode != RECORD_LIMIT:
-            last = min(span.last, next((each.last for each in batches if each.first <= last <= each.last), last))
+            last = min(span.last, end_of_batch(batches, last))
     if choice.mode == RECORD_LIMIT or last - first + 1 <= choice.batch_size:
         return [Span(first, last)]
     spans = []
@@ -117,3 +117,8 @@ def choose_new(span: Span, batches: Sequence[Span], choice: Choice, records_max:
             spans.append(Span(first, each.first - 1))
             first = each.first
     return [*spans, Span(first, last)]
+
+
+def end_of_batch(batches: Sequence[Span], offset: int) -> int:
+    """Of the one that holds the offset; the offset itself if none does."""
+    return next((each.last for each in batches if each.first <= offset <= each.last), offset)
