@@ -358,6 +358,10 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
             "A member of a share group sent no heartbeat in time. Its records are for others when their locks end.",
             "If the consumer is alive, raise the group's `share.session.timeout.ms` or find what stops it.",
         ),
+        "group …: no state for some of its partitions yet: …": (
+            "Partitions of a share group cannot be read before their state is stored. It is tried again.",
+            "If it goes on, look at `__share_group_state` with `chronik topic describe`.",
+        ),
         "group …: rebalance after generation …: …": (
             "The members share the partitions again. The line says why.",
             "",
