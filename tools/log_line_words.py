@@ -254,6 +254,20 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
             "Remove it, unless only trusted machines reach the listener.",
         ),
     },
+    "chronik.broker.share": {
+        "could not send … of group … to broker …: …": (
+            "A request about the state of a share group got no answer. It is sent again for 20 seconds.",
+            "If it goes on, start the missing nodes.",
+        ),
+        "share partition … ends here: another leader or another state took over (…)": (
+            "The leadership moved, or an operator set the group's offsets. Members fetch from the new leader.",
+            "",
+        ),
+        "the state of share partition … was not written: …": (
+            "Acknowledgements of a share group could not be stored. Their members hold the records as before.",
+            "If it goes on, look at `__share_group_state` with `chronik topic describe`.",
+        ),
+    },
     "chronik.broker.transactions": {
         "broker … did not answer for … transaction markers: …": (
             "The coordinator sends the markers again.",
@@ -341,7 +355,7 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
             "If the consumer is alive, raise its `session.timeout.ms` or find what stops it.",
         ),
         "group …: no state for some of its partitions yet: …": (
-            "The coordinator of share groups' state cannot be asked, or refused. Members get these partitions later.",
+            "Partitions of a share group cannot be read before their state is stored. It is tried again.",
             "If it goes on, look at `__share_group_state` with `chronik topic describe`.",
         ),
         "group …: rebalance after generation …: …": (

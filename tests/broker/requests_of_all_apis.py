@@ -15,6 +15,8 @@ from chronik.wire.messages import (
     initialize_share_group_state,
     read_share_group_state,
     read_share_group_state_summary,
+    share_acknowledge,
+    share_fetch,
     write_share_group_state,
 )
 from chronik.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -157,6 +159,7 @@ def rows(topic_id: bytes) -> list[Row]:
         *of_transactions(),
         *of_topics(topic_id),
         *of_groups(topic_id),
+        *of_share_members(topic_id),
         *of_share_state(topic_id),
         *of_the_cluster(),
         *of_rules(),
@@ -416,6 +419,31 @@ def of_groups(topic_id: bytes) -> list[Row]:
         Row("DeleteGroups", DeleteGroupsRequest(groups_names=["none"]), 2, [GROUP]),
         Row("OffsetDelete", OffsetDeleteRequest(group_id="g", topics=asked), 0, [GROUP]),
     ]
+
+
+def of_share_members(topic_id: bytes) -> list[Row]:
+    """The first opens the session that the second needs."""
+    of_member = {"group_id": "s", "member_id": "m", "is_renew_ack": False}
+    fetched = share_fetch.FetchPartition(partition_index=0, acknowledgement_batches=[])
+    opening = share_fetch.ShareFetchRequest(
+        **of_member,
+        share_session_epoch=0,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_records=0,
+        batch_size=1,
+        share_acquire_mode=0,
+        topics=[share_fetch.FetchTopic(topic_id=topic_id, partitions=[fetched])],
+        forgotten_topics_data=[],
+    )
+    accepted = share_acknowledge.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
+    decided = share_acknowledge.AcknowledgePartition(partition_index=0, acknowledgement_batches=[accepted])
+    deciding = share_acknowledge.ShareAcknowledgeRequest(
+        **of_member,
+        share_session_epoch=1,
+        topics=[share_acknowledge.AcknowledgeTopic(topic_id=topic_id, partitions=[decided])],
+    )
+    return [Row("ShareFetch", opening, 2, [GROUP]), Row("ShareAcknowledge", deciding, 2, [GROUP])]
 
 
 def of_share_state(topic_id: bytes) -> list[Row]:

@@ -163,6 +163,12 @@ DIFFERENCES: dict[str, Difference] = {
         "answers INVALID_REQUEST",
         "Kafka raises an internal exception; a specific error code exists.",
     ),
+    "share-fetch-of-an-unknown-topic": Difference(
+        "ShareFetch",
+        "answers UNKNOWN_SERVER_ERROR to the whole request if a topic id is unknown",
+        "answers UNKNOWN_TOPIC_ID for the partitions of that topic",
+        "Kafka raises an internal exception; a specific error code exists, and other topics can be read.",
+    ),
     "offsets-in-zookeeper": Difference(
         "OffsetCommit v0, OffsetFetch v0",
         "answers UNSUPPORTED_VERSION, because such offsets were kept in ZooKeeper",
