@@ -134,7 +134,7 @@ def list_groups(
 
 @app.command
 def describe(*names: str, options: WatchOptions = WATCH_DEFAULTS) -> int:
-    """Show a group's offset and lag in each partition, and who reads it.
+    """Show a group's offset and lag in each partition, and its members there.
 
     LAG counts records; BEHIND is the age of the oldest record that the group has not read. A partition without an
     offset has no lag yet: its reader decides whether to start at the earliest or the latest record. For a share group,
