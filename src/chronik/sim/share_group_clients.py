@@ -1,7 +1,8 @@
 """Members of a share group that come, hold records, accept, release or reject them, and go.
 
 Each life of a member is a process of its own, with the product's share consumer. Each delivery is a `deliver` operation
-in the history, with the value and the delivery count. Nothing is judged here.
+in the history, with the value and the delivery count; each record that a member accepts or rejects a `settle`
+operation, however its request ends. Nothing is judged here.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from chronik.sim.record_clients import TOPIC, RecordClients, routing_of
 from chronik.sim.wire_clients import ClientTasks, WireClient, make_client
 
 SHARE_GROUP = "workers"
+DELIVERIES_MAX = 5  # group.share.delivery.count.limit
 LIFE_MS = (2_000, 9_000)
 ABSENCE_MS = (50, 1_500)
 WORK_MS = (0, 300)
@@ -52,10 +54,10 @@ class ShareGroupClients:
         return self._records.are_answered
 
     @property
-    def undelivered_count(self) -> int:
+    def unsettled_count(self) -> int:
         """Of records that were acknowledged to their producers."""
         made = {op.value for op in self.history.operations if op.kind == "produce" and op.status == OK}
-        return len(made - {op.value for op in self.history.operations if op.kind == "deliver"})
+        return len(made - settled(self.history))
 
     def _live(self, slot: int) -> None:
         self._life_count += 1
@@ -117,12 +119,27 @@ class _Member:
         for each in polled:
             if self._random.random() < 0.2:
                 await asyncio.sleep(self._random.randint(*WORK_MS) / 1000)
-            consumer.acknowledge(each, self._random.choice(KINDS))
+            kind = self._random.choice(KINDS)
+            if kind is not Acknowledge.RELEASE:
+                settled = self.history.invoke(
+                    self.client.name, "-", "settle", f"{each.at}", (each.record.value or b"").decode()
+                )
+                self.history.complete(settled, OK, kind.name)
+            consumer.acknowledge(each, kind)
         if polled and self._random.random() < 0.5:
             try:
                 await consumer.commit()
             except ClientError as refused:  # they are delivered again
                 self.world.note(self.client.name, f"could not acknowledge: {refused}")
+
+
+def settled(history: History) -> set[str]:
+    """Values that a member has accepted or rejected, or that had their last delivery."""
+    return {
+        op.value
+        for op in history.operations
+        if op.kind == "settle" or (op.kind == "deliver" and op.result == DELIVERIES_MAX)
+    }
 
 
 async def _begin_at_the_start(routing: ClusterClient) -> None:
