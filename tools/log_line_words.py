@@ -354,10 +354,6 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
             "No heartbeat arrived in time. The member's partitions go to others.",
             "If the consumer is alive, raise its `session.timeout.ms` or find what stops it.",
         ),
-        "group …: member … is removed: it was silent for its session time-out": (
-            "A member of a share group sent no heartbeat in time. Its records are for others when their locks end.",
-            "If the consumer is alive, raise the group's `share.session.timeout.ms` or find what stops it.",
-        ),
         "group …: no state for some of its partitions yet: …": (
             "Partitions of a share group cannot be read before their state is stored. It is tried again.",
             "If it goes on, look at `__share_group_state` with `chronik topic describe`.",

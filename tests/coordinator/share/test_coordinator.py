@@ -174,6 +174,24 @@ def test_a_read_is_written_down_before_it_is_answered() -> None:
     world.play(story)
 
 
+def test_a_state_that_begins_again_fences_its_leader_of_before() -> None:
+    """What was acquired before an operator moved the group must not be acknowledged after it (planted bug S11)."""
+    world = World()
+
+    async def story() -> None:
+        await world.coordinator.initialize(KEY, 1, 0)
+        await world.coordinator.read(KEY, 1)
+        assert await write(world, 1, 1, 4, B(5, 5, 2, 1)) is NONE
+        await world.coordinator.initialize(KEY, 2, 0)
+        assert await write(world, 1, 1, 6, B(7, 7, 2, 1)) is ErrorCode.FENCED_STATE_EPOCH
+        assert await world.coordinator.read(KEY, 1) == ShareState(2, 0, [])
+        await world.fail_over()
+        assert await write(world, 1, 1, 6) is ErrorCode.FENCED_STATE_EPOCH
+        assert await write(world, 0, 2, 6) is ErrorCode.FENCED_LEADER_EPOCH
+
+    world.play(story)
+
+
 def test_nothing_is_told_before_it_is_committed() -> None:
     """A state that is lost with a failover must not have been told."""
     world = World()
