@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from chronik.broker.producer_ids import ProducerIds
     from chronik.broker.quotas.client_quotas import ClientQuotas
     from chronik.broker.settings import Settings
+    from chronik.broker.share.share_partitions import SharePartitions
     from chronik.broker.transaction_partitions import TransactionPartitions
     from chronik.broker.turns import Turns
     from chronik.coordinator.groups.coordinator import GroupCoordinator
+    from chronik.coordinator.share.persister import Persister
     from chronik.coordinator.transactions.coordinator import TransactionCoordinator
     from chronik.metadata.store import MetadataStore
     from chronik.peer.peers import Peers
@@ -54,6 +56,8 @@ class Services:
     turns: Turns
     peers: Peers  # requests to other nodes
     transaction_partitions: TransactionPartitions  # questions to the coordinators of transactions
+    persister: Persister  # of what share groups have done with their records
+    share_partitions: SharePartitions  # of share groups, as leader of their partitions
     index_mending: IndexMending
     producer_connections: ProducerConnections  # of producers that commit offsets in transactions
     marker_connections: MarkerConnections  # of nodes that send transaction markers
