@@ -144,7 +144,8 @@ def test_members_of_two_libraries_share_partitions_and_survive_their_leaders(
                     return Told("\n".join([*printed, *ours.lines]))
 
                 for part in range(PATIENCE_S):  # until all have worked: one that starts first must not get everything
-                    plain += (some := [f"plain-{part}-{number}" for number in range(PARTITIONS * 4)])
+                    some = [f"plain-{part}-{number}" for number in range(PARTITIONS * 4)]
+                    plain.extend(some)
                     await produced(cluster, topic, some)
                     if all("got" in each.printed() for each in (one, other, ours)):
                         break
