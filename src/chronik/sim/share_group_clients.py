@@ -14,6 +14,7 @@ from chronik.client.errors import ClientError
 from chronik.client.routing import ClusterClient
 from chronik.client.share_consumer import ShareConsumer
 from chronik.client.share_session import Acknowledge, ShareFetchOptions, ShareRecord
+from chronik.runtime.units import NS_PER_MS
 from chronik.sim.cluster import SimCluster
 from chronik.sim.history import OK, History
 from chronik.sim.record_clients import TOPIC, RecordClients, routing_of
@@ -26,6 +27,7 @@ ABSENCE_MS = (50, 1_500)
 WORK_MS = (0, 300)
 RETRY_MS = 200
 POLL_MS = 300
+COUNTED_MS = 100
 KINDS = (Acknowledge.ACCEPT,) * 8 + (Acknowledge.RELEASE, Acknowledge.RELEASE, Acknowledge.REJECT)
 
 
@@ -37,7 +39,8 @@ class ShareGroupClients:
         self._members: dict[int, _Member] = {}
         self._life_count = 0
         self._is_over = False
-        self.is_calm = False  # nobody comes or goes any more
+        self.calm_since_ns = 0  # from then on nobody comes or goes, and members accept at once what they get
+        self._count_from_ns = self._unsettled_count = 0
 
     def begin(self) -> None:
         self._records.begin()
@@ -55,19 +58,30 @@ class ShareGroupClients:
 
     @property
     def unsettled_count(self) -> int:
-        """Of records that were acknowledged to their producers."""
-        made = {op.value for op in self.history.operations if op.kind == "produce" and op.status == OK}
-        return len(made - settled(self.history))
+        """Of records that were acknowledged to their producers, as of the last COUNTED_MS."""
+        if self.world.time.now_ns >= self._count_from_ns:
+            self._count_from_ns = self.world.time.now_ns + COUNTED_MS * NS_PER_MS
+            made = {op.value for op in self.history.operations if op.kind == "produce" and op.status == OK}
+            self._unsettled_count = len(made - settled(self.history))
+        return self._unsettled_count
+
+    def is_delivered_everywhere(self, partition_count: int) -> bool:
+        """Since it is calm: a record of each partition."""
+        self.calm_since_ns = self.calm_since_ns or self.world.time.now_ns
+        newest = self.history.newest_ok
+        return all(
+            newest.get(("deliver", f"{TOPIC}-{index}"), 0) > self.calm_since_ns for index in range(partition_count)
+        )
 
     def _live(self, slot: int) -> None:
         self._life_count += 1
         client = make_client(self.cluster, f"member-{self._life_count}")
-        member = self._members[slot] = _Member(self.cluster, self.history, client)
+        member = self._members[slot] = _Member(self, client)
         member.begin()
         self.world.time.after_ms(self._random.randint(*LIFE_MS), self._end_life, slot, member)
 
     def _end_life(self, slot: int, member: _Member) -> None:
-        if self.is_calm or self._is_over:
+        if self.calm_since_ns or self._is_over:
             return
         if self._random.random() < 0.5:
             member.die()
@@ -79,8 +93,9 @@ class ShareGroupClients:
 class _Member:
     """One life of one member."""
 
-    def __init__(self, cluster: SimCluster, history: History, client: WireClient) -> None:
-        self.cluster, self.history, self.world, self.client = cluster, history, cluster.world, client
+    def __init__(self, clients: ShareGroupClients, client: WireClient) -> None:
+        self.cluster, self.history, self.world = clients.cluster, clients.history, clients.world
+        self.clients, self.client = clients, client
         self.is_leaving = False
         self._random = self.world.random(client.name)
 
@@ -117,9 +132,10 @@ class _Member:
             delivered = self.history.invoke(self.client.name, "-", "deliver", f"{each.at}", value)
             self.history.complete(delivered, OK, each.delivery_count)
         for each in polled:
-            if self._random.random() < 0.2:
+            is_calm = self.clients.calm_since_ns > 0
+            if not is_calm and self._random.random() < 0.2:
                 await asyncio.sleep(self._random.randint(*WORK_MS) / 1000)
-            kind = self._random.choice(KINDS)
+            kind = Acknowledge.ACCEPT if is_calm else self._random.choice(KINDS)
             if kind is not Acknowledge.RELEASE:
                 settled = self.history.invoke(
                     self.client.name, "-", "settle", f"{each.at}", (each.record.value or b"").decode()
