@@ -138,7 +138,7 @@ async def tail_reads(logs: Logs) -> None:
 async def recovery(directory: str, log_count: int) -> None:
     runtime = real_runtime()
     logs = await Logs.open(runtime, directory, LogsConfig())
-    small = [batch(10, 100)]
+    small = batch(10, 100)
     for index in range(log_count):
         log = logs.create("many", TOPIC_ID, index, LogConfig())
         for _ in range(20):
