@@ -254,6 +254,12 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
             "Remove it, unless only trusted machines reach the listener.",
         ),
     },
+    "chronik.broker.telemetry": {
+        "the metrics subscription … is not used: …": (
+            "A subscription for client metrics is invalid. An older release had accepted it.",
+            "Set it again with `kafka-client-metrics.sh`, or delete it.",
+        ),
+    },
     "chronik.broker.transactions": {
         "broker … did not answer for … transaction markers: …": (
             "The coordinator sends the markers again.",

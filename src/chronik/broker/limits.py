@@ -19,6 +19,7 @@ BRIEF_OBJECT_BYTES_MAX = 16 * KIB  # of objects that a larger frame is decoded i
 
 HOST_SHARE = 2  # frames of one address take half of the memory budget at most
 KEPT_SHARE = 4  # fetch sessions take a quarter of it at most, and so does what members of groups send
+TELEMETRY_SHARE = 16  # metrics that clients push take this share of it at most, and so do their subscriptions
 
 HELD_BYTES_MAX = 4 * MIB  # of finished replies behind one that waits; no request is started above
 UNSENT_BYTES_HIGH = (

@@ -55,6 +55,7 @@ from chronik.broker.settings import Settings
 from chronik.broker.settings.listeners import EVERYWHERE
 from chronik.broker.settings.resolving import LOOPBACK
 from chronik.broker.signing_keys import SigningKeys
+from chronik.broker.telemetry.receiver import Receiver
 from chronik.broker.transaction_markers import LedHere, TransactionMarkers
 from chronik.broker.transaction_partitions import TransactionPartitions
 from chronik.metadata.commands.elect_leaders import PREFERRED, ElectLeaders
@@ -135,6 +136,7 @@ class Node:
             self.memory.keep,
         )
         self.described_topics = DescribedTopics()
+        self.telemetry = Receiver(self.runtime, self.memory, self.turns)
         self.quotas = ClientQuotas(self.runtime.clock, settings)
         self.census = Censuses()
         self.lifecycle = Lifecycle(self)
@@ -293,6 +295,7 @@ class Node:
             producer_ids=self.producer_ids,
             fetch_sessions=self.fetch_sessions,
             described_topics=self.described_topics,
+            telemetry=self.telemetry,
             metrics=self.metrics,
             memory=self.memory,
             turns=self.turns,

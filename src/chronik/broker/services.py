@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from chronik.broker.producer_ids import ProducerIds
     from chronik.broker.quotas.client_quotas import ClientQuotas
     from chronik.broker.settings import Settings
+    from chronik.broker.telemetry.receiver import Receiver
     from chronik.broker.transaction_partitions import TransactionPartitions
     from chronik.broker.turns import Turns
     from chronik.coordinator.groups.coordinator import GroupCoordinator
@@ -48,6 +49,7 @@ class Services:
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     described_topics: DescribedTopics
+    telemetry: Receiver
     metrics: Metrics
     memory: MemoryBudget
     turns: Turns

@@ -232,6 +232,12 @@ class BrokerValues(GroupValues):
         "See controller.quota.window.num.",
     )
 
+    section("Client metrics")
+    telemetry_max_bytes: int = key(
+        "telemetry.max.bytes  int  1048576  read-only  1..",
+        "Maximum size of the metrics that a client pushes at once, before and after decompression.",
+    )
+
     section("Topics")
     num_partitions: int = key(
         "num.partitions  int  1  read-only  1..",

@@ -176,7 +176,6 @@ metric.reporters  list  org.apache.kafka.common.metrics.JmxReporter  cluster-wid
 metrics.num.samples  int  2  read-only  1..
 metrics.recording.level  string  INFO  read-only
 metrics.sample.window.ms  long  30000  read-only  1..
-telemetry.max.bytes  int  1048576  read-only  1..
 
 [Plugins: Java classes cannot be loaded]
 alter.config.policy.class.name  class  -  read-only
