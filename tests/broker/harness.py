@@ -99,6 +99,9 @@ async def start_node(disk: SimDisk, *, seed: int = 0, clock: TestClock | None = 
         "transaction_state_log_replication_factor": 1,
         "transaction_state_log_min_isr": 1,
         "transaction_state_log_num_partitions": 1,
+        "share_coordinator_state_topic_replication_factor": 1,
+        "share_coordinator_state_topic_min_isr": 1,
+        "share_coordinator_state_topic_num_partitions": 1,
         "group_initial_rebalance_delay_ms": 0,
     }
     return await Node.start(memory_runtime(disk, seed, clock), Settings.default(**(defaults | settings)))

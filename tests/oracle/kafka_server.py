@@ -111,6 +111,8 @@ class KafkaServer:
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
             # Tests write records with old timestamps. The retention check runs every five minutes and would delete them
             # in the middle of a test.

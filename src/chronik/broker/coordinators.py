@@ -4,8 +4,6 @@ Everything that differs between two coordinators, as the rest of the broker sees
 that clients ask for in FindCoordinator, the shape and configs of the topic, and how its coordinator is made. The other
 modules go through the table: `image_listener` loads and unloads partitions, `find_coordinator` names their leaders,
 `creation` and `node` make the topics, `topics` protects them from clients.
-
-A row without `make` describes a topic whose coordinator does not exist yet: its keys get the error in `unserved`.
 """
 
 from __future__ import annotations
@@ -18,17 +16,22 @@ from chronik.broker import limits
 from chronik.coordinator.groups.config import GroupsConfig, MigrationPolicy
 from chronik.coordinator.groups.coordinator import GroupCoordinator
 from chronik.coordinator.groups.member_memory import MemberMemory
+from chronik.coordinator.groups.share.protocol import ShareParts
+from chronik.coordinator.groups.share.settings import ShareGroupsConfig
+from chronik.coordinator.share.config import ShareCoordinatorConfig
+from chronik.coordinator.share.coordinator import STATE_TOPIC as SHARE_STATE_TOPIC
+from chronik.coordinator.share.coordinator import ShareCoordinator
 from chronik.coordinator.transactions.config import TransactionsConfig
 from chronik.coordinator.transactions.coordinator import STATE_TOPIC, TransactionCoordinator
 from chronik.metadata.decisions.decision import TopicShape
 from chronik.runtime.units import MINUTE_MS
-from chronik.wire.error_codes import ErrorCode
 from chronik.wire.internal_topics import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from chronik.broker.memory import MemoryBudget
     from chronik.broker.settings import Settings
     from chronik.coordinator.shard import StatePartition
+    from chronik.coordinator.share.persister import Persister
     from chronik.coordinator.transactions.markers import MarkerWriter
     from chronik.metadata.delta import Changes
     from chronik.metadata.image import Image
@@ -45,6 +48,7 @@ class Parts(NamedTuple):
     memory: MemoryBudget
     next_producer_id: Callable[[], Awaitable[int]]
     markers: MarkerWriter
+    persister: Persister
     start: Callable[[str, Coroutine[Any, Any, None]], object]  # runs a coroutine as a task of the node
 
 
@@ -70,9 +74,7 @@ class CoordinatorTopic:
     key_type: int
     shape: Callable[[Settings], TopicShape]  # when the topic is created
     configs: Callable[[Settings], Mapping[str, str]]  # of the topic, beside the defaults
-    make: Callable[[Parts], Coordinator] | None = None
-    unserved: tuple[ErrorCode, str | None] = (ErrorCode.INVALID_REQUEST, None)  # error and message without `make`
-    is_internal: bool = True  # False: a topic of this name belongs to the clients, as any other
+    make: Callable[[Parts], Coordinator]
 
 
 def _make_groups(parts: Parts) -> GroupCoordinator:
@@ -83,6 +85,7 @@ def _make_groups(parts: Parts) -> GroupCoordinator:
         runtime.randomness,
         settings.offsets_topic_num_partitions,
         MemberMemory(settings.memory_budget_bytes // limits.KEPT_SHARE, memory.keep),
+        ShareParts(parts.persister, parts.start),
     )
 
 
@@ -110,9 +113,47 @@ def groups_config(settings: Settings) -> GroupsConfig:
         consumer_assignors=settings.group_consumer_assignors,
         consumer_migration_policy=MigrationPolicy(settings.group_consumer_migration_policy.lower()),
         initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+        share=share_groups_config(settings),
         offset_metadata_chars_max=settings.offset_metadata_max_bytes,
         offsets_retention_ms=settings.offsets_retention_minutes * MINUTE_MS,
         offset_commit_timeout_ms=settings.offsets_commit_timeout_ms,
+    )
+
+
+def share_groups_config(settings: Settings) -> ShareGroupsConfig:
+    return ShareGroupsConfig(
+        session_timeout_ms=settings.group_share_session_timeout_ms,
+        session_timeout_limits=(
+            settings.group_share_min_session_timeout_ms,
+            settings.group_share_max_session_timeout_ms,
+        ),
+        heartbeat_interval_ms=settings.group_share_heartbeat_interval_ms,
+        heartbeat_interval_limits=(
+            settings.group_share_min_heartbeat_interval_ms,
+            settings.group_share_max_heartbeat_interval_ms,
+        ),
+        assignment_interval_ms=settings.group_share_assignment_interval_ms,
+        assignment_interval_limits=(
+            settings.group_share_min_assignment_interval_ms,
+            settings.group_share_max_assignment_interval_ms,
+        ),
+        size_max=settings.group_share_max_size,
+        delivery_count_limit=settings.group_share_delivery_count_limit,
+        delivery_count_limits=(
+            settings.group_share_min_delivery_count_limit,
+            settings.group_share_max_delivery_count_limit,
+        ),
+        record_lock_duration_ms=settings.group_share_record_lock_duration_ms,
+        record_lock_duration_limits=(
+            settings.group_share_min_record_lock_duration_ms,
+            settings.group_share_max_record_lock_duration_ms,
+        ),
+        record_locks_max=settings.group_share_partition_max_record_locks,
+        record_locks_limits=(
+            settings.group_share_min_partition_max_record_locks,
+            settings.group_share_max_partition_max_record_locks,
+        ),
+        sessions_max=settings.group_share_max_share_sessions,
     )
 
 
@@ -132,9 +173,16 @@ def _make_transactions(parts: Parts) -> TransactionCoordinator:
     )
 
 
-def _number(settings: Settings, key: str) -> int:
-    """The value of a key that has no field of its own in Settings."""
-    return int(settings.layers.value(key) or 0)
+def _make_share(parts: Parts) -> ShareCoordinator:
+    settings = parts.settings
+    return ShareCoordinator(
+        ShareCoordinatorConfig(
+            updates_per_snapshot=settings.share_coordinator_snapshot_update_records_per_snapshot,
+            write_timeout_ms=settings.share_coordinator_write_timeout_ms,
+        ),
+        parts.runtime.clock,
+        settings.share_coordinator_state_topic_num_partitions,
+    )
 
 
 GROUPS: Final = CoordinatorTopic(
@@ -166,33 +214,32 @@ COORDINATOR_TOPICS: Final = (
         make=_make_transactions,
     ),
     CoordinatorTopic(
-        topic="__share_group_state",
+        topic=SHARE_STATE_TOPIC,
         key_type=SHARE_KEY,
         shape=lambda settings: TopicShape(
-            _number(settings, "share.coordinator.state.topic.num.partitions"),
-            _number(settings, "share.coordinator.state.topic.replication.factor"),
+            settings.share_coordinator_state_topic_num_partitions,
+            settings.share_coordinator_state_topic_replication_factor,
         ),
         configs=lambda settings: {
             "cleanup.policy": "delete",
             "compression.type": "producer",
-            "min.insync.replicas": str(_number(settings, "share.coordinator.state.topic.min.isr")),
+            "min.insync.replicas": str(settings.share_coordinator_state_topic_min_isr),
             "retention.ms": "-1",
-            "segment.bytes": str(_number(settings, "share.coordinator.state.topic.segment.bytes")),
+            "segment.bytes": str(settings.share_coordinator_state_topic_segment_bytes),
         },
-        is_internal=False,  # until share groups are served nothing else writes to it
+        make=_make_share,
     ),
 )
 
 BY_KEY_TYPE: Final[Mapping[int, CoordinatorTopic]] = {row.key_type: row for row in COORDINATOR_TOPICS}
-INTERNAL: Final[Mapping[str, CoordinatorTopic]] = {row.topic: row for row in COORDINATOR_TOPICS if row.is_internal}
+INTERNAL: Final[Mapping[str, CoordinatorTopic]] = {row.topic: row for row in COORDINATOR_TOPICS}
 
 
 class Coordinators:
     """The coordinators of one node, by topic. Made once, before the node serves."""
 
     def __init__(self, parts: Parts) -> None:
-        self.by_topic: dict[str, Coordinator] = {
-            row.topic: row.make(parts) for row in COORDINATOR_TOPICS if row.make is not None
-        }
+        self.by_topic: dict[str, Coordinator] = {row.topic: row.make(parts) for row in COORDINATOR_TOPICS}
         self.groups = cast(GroupCoordinator, self.by_topic[OFFSETS_TOPIC])
         self.transactions = cast(TransactionCoordinator, self.by_topic[STATE_TOPIC])
+        self.share = cast(ShareCoordinator, self.by_topic[SHARE_STATE_TOPIC])

@@ -21,6 +21,7 @@ from chronik.broker.authorizer import AllowEverything, Authorizer, StandardAutho
 from chronik.broker.awaited import Awaited
 from chronik.broker.connection import ServerConnection
 from chronik.broker.coordinators import Coordinators, Parts
+from chronik.broker.creation import create_missing
 from chronik.broker.delegation_tokens import DelegationTokens
 from chronik.broker.described_topics import DescribedTopics
 from chronik.broker.disk_errors import advice
@@ -54,10 +55,12 @@ from chronik.broker.services import Services
 from chronik.broker.settings import Settings
 from chronik.broker.settings.listeners import EVERYWHERE
 from chronik.broker.settings.resolving import LOOPBACK
+from chronik.broker.share.persister import NodePersister
 from chronik.broker.signing_keys import SigningKeys
 from chronik.broker.telemetry.receiver import Receiver
 from chronik.broker.transaction_markers import LedHere, TransactionMarkers
 from chronik.broker.transaction_partitions import TransactionPartitions
+from chronik.coordinator.share.coordinator import STATE_TOPIC as SHARE_STATE_TOPIC
 from chronik.metadata.commands.elect_leaders import PREFERRED, ElectLeaders
 from chronik.metadata.errors import MetadataError
 from chronik.peer.connections import Login, no_login
@@ -151,8 +154,25 @@ class Node:
             LedHere(self.node_id, lambda: self.services),
             FencedMarkers(self.node_id, lambda: self.services).epoch_at,
         )
+        self.persister = NodePersister(
+            self.node_id,
+            self.runtime,
+            self.peers,
+            lambda: self.store.image,
+            lambda: self.coordinators.share,
+            lambda: create_missing(self.services, [SHARE_STATE_TOPIC]),
+            self.tasks.start,
+        )
         self.coordinators = Coordinators(
-            Parts(self.runtime, settings, self.memory, self.producer_ids.next, markers, self.tasks.start)
+            Parts(
+                self.runtime,
+                settings,
+                self.memory,
+                self.producer_ids.next,
+                markers,
+                self.persister,
+                self.tasks.start,
+            )
         )
         self.groups = self.coordinators.groups
         self.following = ImageListener(self)
@@ -305,6 +325,7 @@ class Node:
             transaction_partitions=TransactionPartitions(
                 self.node_id, self.peers, self.coordinators.transactions, self.tasks.start
             ),
+            persister=self.persister,
             index_mending=IndexMending(self.turns, self.tasks.start),
             record_lane=self.record_lane,
         )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from chronik.broker.transaction_partitions import TransactionPartitions
     from chronik.broker.turns import Turns
     from chronik.coordinator.groups.coordinator import GroupCoordinator
+    from chronik.coordinator.share.persister import Persister
     from chronik.coordinator.transactions.coordinator import TransactionCoordinator
     from chronik.metadata.store import MetadataStore
     from chronik.peer.peers import Peers
@@ -55,6 +56,7 @@ class Services:
     turns: Turns
     peers: Peers  # requests to other nodes
     transaction_partitions: TransactionPartitions  # questions to the coordinators of transactions
+    persister: Persister  # of what share groups have done with their records
     index_mending: IndexMending
     producer_connections: ProducerConnections  # of those that commit offsets in transactions
     marker_connections: MarkerConnections  # of nodes that send transaction markers

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from chronik.catalogue.group_values import GROUPS, GroupValues
 from chronik.catalogue.notation import Key, Rows
+from chronik.catalogue.share_values import SHARE, ShareValues
 
 _rows = Rows()
 section, key = _rows.section, _rows.key
 
 
-class BrokerValues(GroupValues):
+class BrokerValues(GroupValues, ShareValues):
     """The values of single keys. Attributes are named like their keys, with `_` for `.`, without `chronik.`"""
 
     section("Node")
@@ -552,9 +553,9 @@ class BrokerValues(GroupValues):
     )
 
 
-ACTED_ON = {**_rows.definitions, **GROUPS}
+ACTED_ON = {**_rows.definitions, **GROUPS, **SHARE}
 FIELDS: dict[str, str] = {}  # attribute: key
-for _class in (BrokerValues, GroupValues):
+for _class in (BrokerValues, GroupValues, ShareValues):
     for _field, _key in list(vars(_class).items()):
         if isinstance(_key, Key):
             FIELDS[_field] = _key.name

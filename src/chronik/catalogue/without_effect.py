@@ -87,29 +87,8 @@ remote.log.storage.manager.class.path  string  -  read-only
 remote.log.storage.manager.impl.prefix  string  rsm.config.  read-only
 remote.log.storage.system.enable  boolean  false  read-only
 
-[Share and streams groups: not served]
+[Streams groups: not served]
 group.coordinator.rebalance.protocols  list  classic,consumer,streams  read-only  consumer|classic|share|streams
-group.share.assignment.interval.ms  int  1000  cluster-wide  0..
-group.share.assignors  list  simple  read-only
-group.share.delivery.count.limit  int  5  read-only  2..10
-group.share.heartbeat.interval.ms  int  5000  read-only  1..
-group.share.max.assignment.interval.ms  int  15000  read-only  0..
-group.share.max.delivery.count.limit  int  10  read-only  5..25
-group.share.max.heartbeat.interval.ms  int  15000  read-only  1..
-group.share.max.partition.max.record.locks  int  4000  read-only  2000..10000
-group.share.max.record.lock.duration.ms  int  60000  read-only  30000..3600000
-group.share.max.session.timeout.ms  int  60000  read-only  1..
-group.share.max.share.sessions  int  2000  read-only  1..
-group.share.max.size  int  200  read-only  1..1000
-group.share.min.assignment.interval.ms  int  0  read-only  0..
-group.share.min.delivery.count.limit  int  2  read-only  2..5
-group.share.min.heartbeat.interval.ms  int  5000  read-only  1..
-group.share.min.partition.max.record.locks  int  100  read-only  100..2000
-group.share.min.record.lock.duration.ms  int  15000  read-only  1000..30000
-group.share.min.session.timeout.ms  int  45000  read-only  1..
-group.share.partition.max.record.locks  int  2000  read-only  100..10000
-group.share.record.lock.duration.ms  int  30000  read-only  1000..3600000
-group.share.session.timeout.ms  int  45000  read-only  1..
 group.streams.assignment.interval.ms  int  1000  cluster-wide  0..
 group.streams.heartbeat.interval.ms  int  5000  read-only  1..
 group.streams.initial.rebalance.delay.ms  int  3000  read-only  0..
@@ -123,18 +102,6 @@ group.streams.min.heartbeat.interval.ms  int  5000  read-only  1..
 group.streams.min.session.timeout.ms  int  45000  read-only  1..
 group.streams.num.standby.replicas  int  0  read-only  0..
 group.streams.session.timeout.ms  int  45000  read-only  1..
-share.coordinator.append.linger.ms  int  -1  read-only  -1..
-share.coordinator.cached.buffer.max.bytes  int  1048588  cluster-wide  524288..
-share.coordinator.load.buffer.size  int  5242880  read-only  1..
-share.coordinator.snapshot.update.records.per.snapshot  int  500  read-only  0..500
-share.coordinator.state.topic.compression.codec  int  0  read-only
-share.coordinator.state.topic.min.isr  short  2  read-only  1..
-share.coordinator.state.topic.num.partitions  int  50  read-only  1..
-share.coordinator.state.topic.replication.factor  short  3  read-only  1..
-share.coordinator.state.topic.segment.bytes  int  104857600  read-only  1..
-share.coordinator.threads  int  1  read-only  1..
-share.coordinator.write.timeout.ms  int  5000  read-only  1..
-share.fetch.purgatory.purge.interval.requests  int  1000  read-only
 
 [Threads, queues and buffers: one event loop serves everything]
 background.threads  int  10  cluster-wide  1..
@@ -162,6 +129,11 @@ queued.max.requests  int  500  read-only  1..
 replica.socket.receive.buffer.bytes  int  65536  read-only
 replica.socket.timeout.ms  int  30000  read-only
 request.timeout.ms  int  30000  read-only
+share.coordinator.append.linger.ms  int  -1  read-only  -1..
+share.coordinator.cached.buffer.max.bytes  int  1048588  cluster-wide  524288..
+share.coordinator.load.buffer.size  int  5242880  read-only  1..
+share.coordinator.threads  int  1  read-only  1..
+share.fetch.purgatory.purge.interval.requests  int  1000  read-only
 socket.connection.setup.timeout.max.ms  long  30000  read-only
 socket.connection.setup.timeout.ms  long  10000  read-only
 socket.listen.backlog.size  int  50  read-only  1..
@@ -228,6 +200,7 @@ log.index.size.max.bytes  int  10485760  cluster-wide  4..
 log.roll.jitter.hours  int  0  read-only  0..
 log.roll.jitter.ms  long  -  cluster-wide  0..
 offsets.topic.compression.codec  int  0  read-only  0..4
+share.coordinator.state.topic.compression.codec  int  0  read-only
 """)  # noqa: E501 - a row is one line, also where Kafka's default is the name of a class
 
 # Only set on a running broker; Kafka does not list them unless they are set.

@@ -93,6 +93,9 @@ class StatePartition(Protocol):
     def read(self, offset: int, bytes_max: int) -> list[memoryview]:
         """Whole batches from `offset` up to the end of the log: at least one, unless there is none."""
 
+    def delete_before(self, offset: int) -> None:
+        """Begins to delete what is before `offset`, which is committed. Until it is done, a failover may undo it."""
+
 
 class Writer(Protocol):
     """How a shard changes what the log holds."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from chronik.replication.replica import Replica
     from chronik.storage.transaction_guards import Guard
 
+DELETION_TIMEOUT_MS = 30_000
+
 
 class CoordinatorPartition:
     """Implements coordinator.shard.StatePartition."""
@@ -71,3 +73,15 @@ class CoordinatorPartition:
     def read(self, offset: int, bytes_max: int) -> list[memoryview]:
         log = self._replica.log
         return log.read(offset, bytes_max=bytes_max, offset_limit=log.end_offset, at_least_one=True).buffers
+
+    def delete_before(self, offset: int) -> None:
+        self._replica.require_leader(self.leader_epoch)
+        deleted = self._replica.delete_before(offset, DELETION_TIMEOUT_MS)
+        if deleted is not None:
+            deleted.add_done_callback(_seen)
+
+
+def _seen(deleted: asyncio.Future[None]) -> None:
+    """Nobody waits for the followers. What they have not deleted yet is deleted with the next deletion."""
+    if not deleted.cancelled():
+        deleted.exception()

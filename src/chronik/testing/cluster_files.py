@@ -158,6 +158,8 @@ def _settings(home: Path, places: Sequence[Place], node_id: int) -> dict[str, st
         "offsets.topic.replication.factor": str(replicas),
         "transaction.state.log.replication.factor": str(replicas),
         "transaction.state.log.min.isr": str(in_sync),
+        "share.coordinator.state.topic.replication.factor": str(replicas),
+        "share.coordinator.state.topic.min.isr": str(in_sync),
     }
     if count > 1:
         quorum_bound = place.quorum_address if is_loopback(place.host) else f":{place.quorum_port}"

@@ -43,6 +43,8 @@ def local_cluster(directory: Path, ports: Sequence[int], quorum_ports: Sequence[
             "offsets.topic.replication.factor": str(replicas),
             "transaction.state.log.replication.factor": str(replicas),
             "transaction.state.log.min.isr": str(in_sync),
+            "share.coordinator.state.topic.replication.factor": str(replicas),
+            "share.coordinator.state.topic.min.isr": str(in_sync),
             "group.initial.rebalance.delay.ms": "0",
         }
         if count > 1:

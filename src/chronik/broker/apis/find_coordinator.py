@@ -1,9 +1,10 @@
-"""FindCoordinator (key 10): returns the broker that coordinates a group or a transactional id.
+"""FindCoordinator (key 10): returns the broker that coordinates a group, a transactional id or a share partition.
 
 The coordinator of a key is the leader of the key's partition in the internal topic for its key type
 (`broker/coordinators.py`). The topic is created when first needed, with all the replicas
 it is configured to have or not at all: until enough brokers live the answer is COORDINATOR_NOT_AVAILABLE.
-Versions: v1 key_type; v4 many keys. Share groups have no coordinator here yet: their keys are answered INVALID_REQUEST.
+The key of a share partition is `group:topic id:partition`; only nodes ask for it. Versions: v1 key_type; v4 many keys;
+v6 share partitions.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import api
-from chronik.broker.coordinators import BY_KEY_TYPE, GROUP_KEY, TRANSACTION_KEY
+from chronik.broker.coordinators import BY_KEY_TYPE, GROUP_KEY, SHARE_KEY, TRANSACTION_KEY
 from chronik.broker.creation import create_missing
 from chronik.broker.linearizable_reads import reads_metadata
-from chronik.broker.permissions import DESCRIBE, GROUP, TRANSACTIONAL_ID
+from chronik.broker.permissions import CLUSTER, CLUSTER_ACTION, DESCRIBE, GROUP, TRANSACTIONAL_ID
 from chronik.runtime.buggify import NO_COORDINATOR
 from chronik.runtime.pieces import Work, each
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from chronik.wire.uuids import uuid_bytes
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 VERSION_MANY = 4
+SHARE_PARTITIONS_SINCE = 6
+UUID_BYTES = 16
 
 
 def _unconfirmed(request: FindCoordinatorRequest, context: Context) -> Work[FindCoordinatorResponse]:
@@ -36,16 +40,18 @@ def _unconfirmed(request: FindCoordinatorRequest, context: Context) -> Work[Find
 @api(
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-    needs=(DESCRIBE.on(GROUP, "of groups"), DESCRIBE.on(TRANSACTIONAL_ID, "of transactions")),
+    needs=(
+        DESCRIBE.on(GROUP, "of groups"),
+        DESCRIBE.on(TRANSACTIONAL_ID, "of transactions"),
+        CLUSTER_ACTION.on(CLUSTER, "of share partitions"),
+    ),
 )
 @partial(reads_metadata, otherwise=_unconfirmed)
 def find_coordinator(
     request: FindCoordinatorRequest, context: Context
 ) -> Work[FindCoordinatorResponse] | Coroutine[Any, Any, Work[FindCoordinatorResponse]]:
     row = BY_KEY_TYPE.get(request.key_type)
-    is_missing = (
-        row is not None and row.make is not None and context.services.store.image.topic_named(row.topic) is None
-    )
+    is_missing = row is not None and context.services.store.image.topic_named(row.topic) is None
     keys = request.coordinator_keys if context.version >= VERSION_MANY else [request.key]
     if row is not None and is_missing and any(_denial(key, request.key_type, context) is None for key in keys):
         return _after_creating(row.topic, request, context)
@@ -84,7 +90,22 @@ def _denial(key: str, key_type: int, context: Context) -> ErrorCode | None:
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     if key_type == TRANSACTION_KEY and not context.allows(DESCRIBE, TRANSACTIONAL_ID, key):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if key_type == SHARE_KEY:
+        if not context.allows_on_cluster(CLUSTER_ACTION):
+            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        if context.version < SHARE_PARTITIONS_SINCE or not _is_share_partition(key):
+            return ErrorCode.INVALID_REQUEST
     return None
+
+
+def _is_share_partition(key: str) -> bool:
+    """A group id may hold colons."""
+    rest, _, partition = key.rpartition(":")
+    group_id, _, topic_id = rest.rpartition(":")
+    try:
+        return bool(group_id.strip()) and len(uuid_bytes(topic_id)) == UUID_BYTES and int(partition) >= 0
+    except ValueError:
+        return False
 
 
 def _find(key: str, key_type: int, context: Context) -> Coordinator:
@@ -93,9 +114,7 @@ def _find(key: str, key_type: int, context: Context) -> Coordinator:
     row = BY_KEY_TYPE.get(key_type)
     if row is None:
         return _none(key, ErrorCode.INVALID_REQUEST)
-    coordinator = context.services.coordinators.by_topic.get(row.topic)
-    if coordinator is None:
-        return _none(key, *row.unserved)
+    coordinator = context.services.coordinators.by_topic[row.topic]
     image = context.services.store.image
     topic = image.topic_named(row.topic)
     if topic is None:

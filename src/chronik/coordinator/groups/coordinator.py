@@ -13,7 +13,7 @@ NOT_COORDINATOR; while it is being loaded, COORDINATOR_LOAD_IN_PROGRESS.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -28,6 +28,12 @@ from chronik.coordinator.groups.member_memory import MemberMemory
 from chronik.coordinator.groups.pending_offsets import NONE_PENDING
 from chronik.coordinator.groups.requests import Caller
 from chronik.coordinator.groups.shard import GroupShard, offset_delete_refused
+from chronik.coordinator.groups.share import administration
+from chronik.coordinator.groups.share.describing import describe_group as describe_share_group
+from chronik.coordinator.groups.share.describing import not_described as share_not_described
+from chronik.coordinator.groups.share.protocol import ShareParts
+from chronik.coordinator.groups.share.requests import refused as share_refused
+from chronik.coordinator.groups.share.state_partitions import OfTopic
 from chronik.coordinator.open_transactions import Producer, Transaction
 from chronik.coordinator.partitions import partition_for
 from chronik.coordinator.runtime import CoordinatorRuntime
@@ -39,12 +45,20 @@ from chronik.runtime.invariants import check
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, at_once
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.internal_topics import OFFSETS_TOPIC
+from chronik.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
 from chronik.wire.messages.consumer_group_describe import DescribedGroup as ConsumerGroupDescription
 from chronik.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 from chronik.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from chronik.wire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+)
 from chronik.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from chronik.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -53,6 +67,8 @@ from chronik.wire.messages.list_groups import ListedGroup, ListGroupsRequest, Li
 from chronik.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from chronik.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from chronik.wire.messages.share_group_describe import DescribedGroup as ShareGroupDescription
+from chronik.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from chronik.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from chronik.wire.records import ControlType
 
@@ -72,13 +88,15 @@ class GroupCoordinator:
         randomness: Randomness,
         partition_count: int,
         memory: MemberMemory | None = None,
+        share: ShareParts | None = None,
     ) -> None:
+        """Without `share`, partitions of share groups never get state."""
         self.config = config
         self.memory = memory or MemberMemory()
         self.partition_count = partition_count  # of __consumer_offsets; set it when the topic exists with another
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             OFFSETS_TOPIC,
-            lambda writer, timers, _: GroupShard(config, clock, randomness, writer, timers, self.memory),
+            lambda writer, timers, _: GroupShard(config, clock, randomness, writer, timers, self.memory, share),
             clock,
             config.offset_commit_timeout_ms,
         )
@@ -189,6 +207,53 @@ class GroupCoordinator:
         except CoordinatorError as error:
             return not_described(group_id, error.kafka_error)
         return answer.take()
+
+    # --- ShareGroupHeartbeat, ShareGroupDescribe
+
+    def share_group_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, caller: Caller
+    ) -> NowOrLater[ShareGroupHeartbeatResponse]:
+        answer: _Reply[ShareGroupHeartbeatResponse] = _Reply()
+        try:
+            self._shard(request.group_id).share.heartbeat(request, caller, answer.give)
+        except CoordinatorError as error:
+            return share_refused(error.kafka_error)
+        return answer.take()
+
+    def share_group_describe(self, group_id: str) -> NowOrLater[ShareGroupDescription]:
+        """As the group is now, told once that is committed."""
+        answer: _Reply[ShareGroupDescription] = _Reply()
+        try:
+            index = self.partition_for(group_id)
+            shard = self._runtime.shard(index)
+            described = describe_share_group(group_id, shard.groups.get(group_id), shard.share.topics)
+            failed = partial(share_not_described, group_id)
+            self._runtime.when_settled(index, lambda error: answer.give(failed(error) if error else described))
+        except CoordinatorError as error:
+            return share_not_described(group_id, error.kafka_error)
+        return answer.take()
+
+    def share_partitions(self, group_id: str) -> Mapping[bytes, OfTopic] | ErrorCode:
+        """Those that the share group has state for, by topic id. A group that does not exist has none."""
+        try:
+            group = self._shard(group_id).share.find(group_id)
+        except CoordinatorError as error:
+            return error.kafka_error
+        return {} if group is None else group.state_partitions.initialized
+
+    async def alter_share_group_offsets(self, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse:
+        try:
+            return await administration.alter_offsets(self._shard(request.group_id).share, request)
+        except CoordinatorError as error:
+            return administration.alter_refused(error.kafka_error)
+
+    async def delete_share_group_offsets(
+        self, request: DeleteShareGroupOffsetsRequest
+    ) -> DeleteShareGroupOffsetsResponse:
+        try:
+            return await administration.delete_offsets(self._shard(request.group_id).share, request)
+        except CoordinatorError as error:
+            return administration.delete_refused(error.kafka_error)
 
     # --- OffsetCommit, OffsetFetch, OffsetDelete
 
@@ -353,11 +418,29 @@ class GroupCoordinator:
             except CoordinatorError as failure:
                 deleted(result, failure.kafka_error)
                 continue
+            group = shard.share.find(result.group_id)
+            if group is not None and group.state_partitions.topic_ids() and shard.share.parts is not None:
+                name = f"end of share group {result.group_id}"
+                shard.share.parts.start(name, self._delete_share_group(shard, result, partial(deleted, result)))
+                continue
             records, error = shard.delete_group(result.group_id)
             shard.remove(records, partial(deleted, result), error)
         if not results:
             answer.give(DeleteGroupsResponse(throttle_time_ms=0, results=[]))
         return answer.take()
+
+    async def _delete_share_group(
+        self, shard: GroupShard, result: DeletableGroupResult, deleted: Callable[[ErrorCode], None]
+    ) -> None:
+        """First its state at the share coordinator, then the group, if nobody has joined it meanwhile."""
+        error = await administration.delete_all_state(shard.share, result.group_id)
+        if error is ErrorCode.NONE and shard.share.is_over:
+            error = ErrorCode.NOT_COORDINATOR
+        if error is not ErrorCode.NONE:
+            deleted(error)
+            return
+        records, error = shard.delete_group(result.group_id)
+        shard.remove(records, deleted, error)
 
     # --- what time and others bring about
 

@@ -1,6 +1,6 @@
 """The state of one partition of `__consumer_offsets`: its groups and their offsets.
 
-Holds the groups and hands each record and each request to the protocol it belongs to: `classic` or `consumer`.
+Holds the groups and hands each record and each request to the protocol it belongs to: `classic`, `consumer` or `share`.
 Offsets, and the end of groups, are the same for all kinds. A group exists while it is in the log, has offsets, or has
 somebody who joins it.
 """
@@ -24,6 +24,10 @@ from chronik.coordinator.groups.member_memory import MemberMemory
 from chronik.coordinator.groups.pending_offsets import PendingOffsets
 from chronik.coordinator.groups.records import RECORD_TYPES, offset_removed
 from chronik.coordinator.groups.requests import Caller
+from chronik.coordinator.groups.share.group import ShareGroup
+from chronik.coordinator.groups.share.protocol import ShareParts, ShareProtocol
+from chronik.coordinator.groups.share.records import KEYS as SHARE_KEYS
+from chronik.coordinator.groups.share.records import RECORD_TYPES as SHARE_RECORD_TYPES
 from chronik.coordinator.shard import (
     NOTHING_TO_WRITE,
     CoordinatorRecord,
@@ -63,7 +67,7 @@ OFFSETS_PER_SLICE = 2_000  # looked at before an expiry lets other work have its
 
 
 class GroupShard:
-    record_types: Final[Mapping[int, RecordType]] = {**RECORD_TYPES, **CONSUMER_RECORD_TYPES}
+    record_types: Final[Mapping[int, RecordType]] = {**RECORD_TYPES, **CONSUMER_RECORD_TYPES, **SHARE_RECORD_TYPES}
 
     def __init__(
         self,
@@ -73,6 +77,7 @@ class GroupShard:
         writer: Writer,
         timers: Timers,
         memory: MemberMemory | None = None,
+        share: ShareParts | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -84,6 +89,7 @@ class GroupShard:
         self.classic = ClassicProtocol(self.groups, config, clock, randomness, writer, timers, memory)
         self.consumer = ConsumerProtocol(self.groups, config, clock, randomness, writer, timers, memory, self.classic)
         self.classic_members = ClassicMembers(self.consumer)
+        self.share = ShareProtocol(self.groups, config, clock, writer, timers, memory, self.consumer.topics, share)
 
     # --- what the runtime asks for
 
@@ -99,6 +105,8 @@ class GroupShard:
         elif type(key) is GroupMetadataKey:
             metadata = cast("GroupMetadataValue | None", record.value)
             self.classic.replay(key.group, metadata, has_offsets=self._has_offsets(key.group))
+        elif isinstance(key, SHARE_KEYS):
+            self.share.replay(key.group_id, record)  # type: ignore[attr-defined]
         else:
             self.consumer.replay(key.group_id, record)  # type: ignore[attr-defined]
 
@@ -115,14 +123,17 @@ class GroupShard:
             self._ensure_group(group_id)  # a group that had these offsets was removed, and they were not
         self.classic.loaded()
         self.consumer.loaded()
+        self.share.loaded()
 
     def unloaded(self) -> None:
         self.classic.unloaded()
         self.consumer.unloaded()
+        self.share.unloaded()
 
     def image_changed(self, image: Image, changes: Changes) -> None:
         """Forgets what was committed for topics that were deleted."""
         self.consumer.image_changed(image, changes)
+        self.share.image_changed(image, changes)
         for topic in changes.topics_removed:
             # After what is on its way: a commit that was admitted before the deletion is not seen otherwise.
             self._writer.when_settled(partial(self._forget_topic, topic.name, topic.topic_id))
@@ -147,6 +158,9 @@ class GroupShard:
 
     def join(self, request: JoinGroupRequest, caller: Caller, reply: JoinReply) -> Decision:
         group = self.groups.get(request.group_id)
+        if type(group) is ShareGroup:
+            reply(join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
+            return NOTHING_TO_WRITE
         if type(group) is ConsumerGroup and (group.members or request.member_id):
             if group.members:
                 self.classic_members.join(group, request, caller, reply)
