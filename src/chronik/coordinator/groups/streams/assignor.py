@@ -1,7 +1,7 @@
 """Which member gets which tasks: balanced within one, and sticky.
 
 Active tasks first. A task stays with the member that has it, or goes to one that kept it warm as a standby, as long as
-that member has no more than its share; the rest goes to the process with the least load. Standby tasks follow by the
+that member has no more than its share; the rest goes to the members that have least. Standby tasks follow by the
 same rules: never to a process that has the task already, and as many as there are processes for.
 
 A process is one running application, its members are its threads. Pure, and the same for the same input.
@@ -117,11 +117,17 @@ class _Assignment:
         tasks = sorted(self._all_tasks(), key=lambda task: (task[1], task[0]))
         tasks = [task for task in tasks if not self._goes_back(task, self._active_before.get(task))]
         tasks = [task for task in tasks if not self._goes_back(task, self._least_loaded_standby(task))]
-        by_load = self._by_load()
+        if not tasks:
+            return
+        members = [
+            (count, each.load, member) for each in self._processes.values() for member, count in each.counts.items()
+        ]
+        heapq.heapify(members)
         for task in sorted(tasks):
-            process = by_load[0][2]
-            self._give_active(process.least_loaded(), task)
-            heapq.heapreplace(by_load, (process.load, process.process_id, process))
+            member = members[0][2]
+            self._give_active(member, task)
+            process = self._process_of[member]
+            heapq.heapreplace(members, (process.counts[member], process.load, member))
 
     def _goes_back(self, task: Task, member: str | None) -> bool:
         if member is None or self._process_of[member].counts[member] >= self._active_share.size:
