@@ -140,8 +140,8 @@ def test_copartitioned_repartition_topics_follow_the_one_with_a_number() -> None
             [part("0", ["a"], writes=["x"]), part("1", ["b"], reads=[internal("x", 5)], together=[([0], [0])])],
             StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
             (
-                "Number of partitions [5] of repartition topic [x] doesn't match number of partitions [3] of the source "
-                "topic."
+                "Number of partitions [5] of repartition topic [x] doesn't match number of partitions [3] of the "
+                "source topic."
             ),
         ),
         (
