@@ -254,6 +254,20 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
             "Remove it, unless only trusted machines reach the listener.",
         ),
     },
+    "chronik.broker.share": {
+        "could not send … of group … to broker …: …": (
+            "A request about the state of a share group got no answer. It is sent again for 20 seconds.",
+            "If it goes on, start the missing nodes.",
+        ),
+        "share partition … ends here: another leader or another state took over (…)": (
+            "The leadership moved, or an operator set the group's offsets. Members fetch from the new leader.",
+            "",
+        ),
+        "the state of share partition … was not written: …": (
+            "Acknowledgements of a share group could not be stored. Their members hold the records as before.",
+            "If it goes on, look at `__share_group_state` with `chronik topic describe`.",
+        ),
+    },
     "chronik.broker.telemetry": {
         "the metrics subscription … is not used: …": (
             "A subscription for client metrics is invalid. An older release had accepted it.",
@@ -345,6 +359,10 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "group …: member … was silent for its session time-out": (
             "No heartbeat arrived in time. The member's partitions go to others.",
             "If the consumer is alive, raise its `session.timeout.ms` or find what stops it.",
+        ),
+        "group …: no state for some of its partitions yet: …": (
+            "Partitions of a share group cannot be read before their state is stored. It is tried again.",
+            "If it goes on, look at `__share_group_state` with `chronik topic describe`.",
         ),
         "group …: rebalance after generation …: …": (
             "The members share the partitions again. The line says why.",

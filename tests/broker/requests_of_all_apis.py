@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from chronik.wire.messages import alter_configs, incremental_alter_configs
+from chronik.wire.messages import (
+    alter_configs,
+    delete_share_group_state,
+    incremental_alter_configs,
+    initialize_share_group_state,
+    read_share_group_state,
+    read_share_group_state_summary,
+    share_acknowledge,
+    share_fetch,
+    write_share_group_state,
+)
 from chronik.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from chronik.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -32,6 +42,11 @@ from chronik.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from chronik.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from chronik.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -44,6 +59,10 @@ from chronik.wire.messages.create_topics import CreatableTopic, CreateTopicsRequ
 from chronik.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from chronik.wire.messages.delete_groups import DeleteGroupsRequest
 from chronik.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from chronik.wire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
 from chronik.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from chronik.wire.messages.describe_acls import DescribeAclsRequest
 from chronik.wire.messages.describe_client_quotas import DescribeClientQuotasRequest
@@ -57,6 +76,11 @@ from chronik.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumRequestPartition,
     DescribeQuorumRequestTopic,
+)
+from chronik.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
 )
 from chronik.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from chronik.wire.messages.describe_transactions import DescribeTransactionsRequest
@@ -101,6 +125,8 @@ from chronik.wire.messages.offset_for_leader_epoch import (
 )
 from chronik.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from chronik.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
+from chronik.wire.messages.share_group_describe import ShareGroupDescribeRequest
+from chronik.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from chronik.wire.messages.sync_group import SyncGroupRequest
 from chronik.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -133,6 +159,8 @@ def rows(topic_id: bytes) -> list[Row]:
         *of_transactions(),
         *of_topics(topic_id),
         *of_groups(topic_id),
+        *of_share_members(topic_id),
+        *of_share_state(topic_id),
         *of_the_cluster(),
         *of_rules(),
     ]
@@ -331,6 +359,19 @@ def of_groups(topic_id: bytes) -> list[Row]:
         topic_partitions=[],
     )
     describe = ConsumerGroupDescribeRequest(group_ids=["c"], include_authorized_operations=True)
+    sharing = ShareGroupHeartbeatRequest(group_id="s", member_id="m", member_epoch=0, subscribed_topic_names=["t"])
+    shared = ShareGroupDescribeRequest(group_ids=["s"], include_authorized_operations=True)
+    places = [DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[0])]
+    of_share = DescribeShareGroupOffsetsRequest(
+        groups=[DescribeShareGroupOffsetsRequestGroup(group_id="s", topics=places)]
+    )
+    begin = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)
+    moved = AlterShareGroupOffsetsRequest(
+        group_id="s", topics=[AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[begin])]
+    )
+    forgotten = DeleteShareGroupOffsetsRequest(
+        group_id="s", topics=[DeleteShareGroupOffsetsRequestTopic(topic_name="t")]
+    )
     asked = [OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)])]
 
     def sync(protocol_type: str | None) -> SyncGroupRequest:
@@ -363,10 +404,80 @@ def of_groups(topic_id: bytes) -> list[Row]:
         Row("DescribeGroups", DescribeGroupsRequest(groups=["g"], include_authorized_operations=True), 5, [GROUP]),
         Row("ConsumerGroupHeartbeat", member, 1, [GROUP]),
         Row("ConsumerGroupDescribe", describe, 1, [GROUP]),
+        Row("ShareGroupHeartbeat", sharing, 1, [GROUP]),
+        Row("ShareGroupDescribe", shared, 1, [GROUP]),
+        Row("DescribeShareGroupOffsets", of_share, 1, [GROUP]),
+        Row("AlterShareGroupOffsets", moved, 0, [GROUP]),
+        Row("DeleteShareGroupOffsets", forgotten, 0, [GROUP]),
+        Row(
+            "FindCoordinator of a share partition",
+            FindCoordinatorRequest(key_type=2, coordinator_keys=["s:AAAAAAAAAAAAAAAAAAAAAQ:0"]),
+            6,
+            [0, CLUSTER],
+        ),
         Row("ListGroups", ListGroupsRequest(states_filter=[], types_filter=[]), 5, [0]),
         Row("DeleteGroups", DeleteGroupsRequest(groups_names=["none"]), 2, [GROUP]),
         Row("OffsetDelete", OffsetDeleteRequest(group_id="g", topics=asked), 0, [GROUP]),
     ]
+
+
+def of_share_members(topic_id: bytes) -> list[Row]:
+    """The first opens the session that the second needs."""
+    of_member = {"group_id": "s", "member_id": "m", "is_renew_ack": False}
+    fetched = share_fetch.FetchPartition(partition_index=0, acknowledgement_batches=[])
+    opening = share_fetch.ShareFetchRequest(
+        **of_member,
+        share_session_epoch=0,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_records=0,
+        batch_size=1,
+        share_acquire_mode=0,
+        topics=[share_fetch.FetchTopic(topic_id=topic_id, partitions=[fetched])],
+        forgotten_topics_data=[],
+    )
+    accepted = share_acknowledge.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
+    decided = share_acknowledge.AcknowledgePartition(partition_index=0, acknowledgement_batches=[accepted])
+    deciding = share_acknowledge.ShareAcknowledgeRequest(
+        **of_member,
+        share_session_epoch=1,
+        topics=[share_acknowledge.AcknowledgeTopic(topic_id=topic_id, partitions=[decided])],
+    )
+    return [Row("ShareFetch", opening, 2, [GROUP]), Row("ShareAcknowledge", deciding, 2, [GROUP])]
+
+
+def of_share_state(topic_id: bytes) -> list[Row]:
+    initialized = initialize_share_group_state.PartitionData(partition=0, state_epoch=0, start_offset=0)
+    written = write_share_group_state.PartitionData(
+        partition=0, state_epoch=0, leader_epoch=0, start_offset=0, state_batches=[]
+    )
+    read = read_share_group_state.PartitionData(partition=0, leader_epoch=0)
+    summed = read_share_group_state_summary.PartitionData(partition=0, leader_epoch=0)
+    deleted = delete_share_group_state.PartitionData(partition=0)
+
+    def about(request: Any, topic: Any, partition: Any) -> Any:
+        return request(group_id="s", topics=[topic(topic_id=topic_id, partitions=[partition])])
+
+    requests = {
+        "Initialize": about(
+            initialize_share_group_state.InitializeShareGroupStateRequest,
+            initialize_share_group_state.InitializeStateData,
+            initialized,
+        ),
+        "Read": about(read_share_group_state.ReadShareGroupStateRequest, read_share_group_state.ReadStateData, read),
+        "Write": about(
+            write_share_group_state.WriteShareGroupStateRequest, write_share_group_state.WriteStateData, written
+        ),
+        "Delete": about(
+            delete_share_group_state.DeleteShareGroupStateRequest, delete_share_group_state.DeleteStateData, deleted
+        ),
+        "Summary": about(
+            read_share_group_state_summary.ReadShareGroupStateSummaryRequest,
+            read_share_group_state_summary.ReadStateSummaryData,
+            summed,
+        ),
+    }
+    return [Row(f"{name} of share group state", request, 0, [CLUSTER]) for name, request in requests.items()]
 
 
 def of_rules() -> list[Row]:

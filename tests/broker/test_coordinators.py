@@ -55,6 +55,8 @@ def kafka_defaults() -> Settings:
         offsets_topic_replication_factor=3,
         transaction_state_log_replication_factor=3,
         transaction_state_log_min_isr=2,
+        share_coordinator_state_topic_replication_factor=3,
+        share_coordinator_state_topic_min_isr=2,
     )
 
 
@@ -68,23 +70,17 @@ def test_whoever_creates_an_internal_topic_creates_the_same() -> None:
     """On first use by a coordinator, and by a CreateTopics that leaves the numbers to the controller."""
     settings = kafka_defaults()
     shapes = store_config(settings).rules.coordinator_topics
-    assert set(shapes) == INTERNAL_TOPICS == {"__consumer_offsets", "__transaction_state"}
+    assert set(shapes) == INTERNAL_TOPICS == set(SHAPES)
     for name in INTERNAL_TOPICS:
         made = new_topic(name, settings)
         assert (made.partition_count, made.replication_factor) == shapes[name] == SHAPES[name][0]
         assert {each.key: each.value for each in made.configs} == SHAPES[name][1]
 
 
-def test_a_share_state_topic_belongs_to_clients_while_share_groups_are_not_served() -> None:
-    """Nothing here writes to it, so a topic of that name that exists already must stay usable."""
-    made = new_topic("__share_group_state", kafka_defaults())
-    assert (made.partition_count, made.configs) == (1, [])
-
-
 @pytest.mark.parametrize(
     ("key_type", "error"),
     [
-        (2, ErrorCode.INVALID_REQUEST),
+        (2, ErrorCode.INVALID_REQUEST),  # not the name of a share partition
         (3, ErrorCode.INVALID_REQUEST),
         (-1, ErrorCode.INVALID_REQUEST),
     ],

@@ -79,6 +79,18 @@ def test_a_group_has_read_what_its_filter_hid(chronik: Run, topic: str, unique: 
     assert chronik("consume", one, "--group", group).lines == []
 
 
+def test_members_of_a_share_group_read_each_record_once(chronik: Run, unique: Unique) -> None:
+    """What was printed is accepted; what came after the last record that was wanted is for the next member."""
+    group = unique("g")
+    chronik("topic", "create", one := unique("one"))
+    chronik("config", "set", "group", group, "share.auto.offset.reset=earliest")
+    chronik("produce", one, stdin=b"a\nb\na\nb\nc\n")
+    assert chronik("consume", one, "--share-group", group, "--count", "2").lines == ["a", "b"]
+    assert chronik("consume", one, "--share-group", group, "--grep", "b", "--count", "1").lines == ["b"]
+    assert chronik("consume", one, "--share-group", group).lines == ["c"]
+    assert chronik("consume", one, "--share-group", group, "--from", "earliest").exit_code == 2
+
+
 def test_topics_are_named_by_a_pattern(chronik: Run, unique: Unique) -> None:
     """It must match the whole name, as in subscriptions of Kafka's consumers."""
     prefix = unique("many")

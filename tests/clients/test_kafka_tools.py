@@ -149,6 +149,42 @@ class TestTools43(ToolsContract):
     def tools(cls) -> Iterator[KafkaTools]:
         yield from closing(KafkaTools("4.3.1"))
 
+    def test_a_share_group_is_listed_described_reset_and_deleted(
+        self, tools: KafkaTools, cluster: Cluster, name: str
+    ) -> None:
+        """kafka-share-groups.sh, with a group that an operator makes before it has members."""
+        where = ("--bootstrap-server", cluster.bootstrap)
+        about = (*where, "--group", name)
+        tools.run("TopicCommand", *where, "--create", "--topic", name, "--partitions", "2")
+        tools.run("ConsoleProducer", *where, "--sync", "--timeout", "0", "--topic", name, stdin="one\ntwo\nthree\n")
+        reset = (*about, "--topic", name, "--reset-offsets", "--to-earliest", "--execute")
+        assert tools.run("ShareGroupCommand", *reset).split()[-4:] == [name, name, "1", "0"]
+        assert name in tools.run("ShareGroupCommand", *where, "--list").splitlines()
+        states = tools.run("ShareGroupCommand", *where, "--list", "--state", "empty").splitlines()
+        assert [name, "Empty"] in [line.split() for line in states]
+        rows = table(tools.run("ShareGroupCommand", *about, "--describe"))
+        assert [row[:4] for row in rows] == [[name, name, str(index), "0"] for index in range(2)]
+        assert sum(int(row[4]) for row in rows) == 3
+        (state,) = table(tools.run("ShareGroupCommand", *about, "--describe", "--state"))
+        assert state == [name, cluster.bootstrap, "(1)", "Empty", "0"]
+        tools.run("ShareGroupCommand", *about, "--topic", name, "--delete-offsets")
+        assert not table(tools.run("ShareGroupCommand", *about, "--describe"))
+        assert "successful" in tools.run("ShareGroupCommand", *about, "--delete")
+        assert name not in tools.run("ShareGroupCommand", *where, "--list").splitlines()
+
+    def test_share_state_reads_as_kafkas_own(self, tools: KafkaTools, tmp_path: Path, name: str) -> None:
+        """The records of __share_group_state, by Kafka's own decoder."""
+        with Cluster(data=tmp_path, settings={"share.coordinator.state.topic.num.partitions": "1"}) as cluster:
+            where = ("--bootstrap-server", cluster.bootstrap)
+            tools.run("TopicCommand", *where, "--create", "--topic", name, "--partitions", "1")
+            reset = ("--topic", name, "--reset-offsets", "--to-latest", "--execute")
+            tools.run("ShareGroupCommand", *where, "--group", name, *reset)
+        state = dump(tools, tmp_path / "__share_group_state-0", "--share-group-state-decoder")
+        assert re.search(rf'"type":"0","data":{{"groupId":"{name}","topicId":"[\w-]{{22}}","partition":0}}', state)
+        assert re.search(
+            r'"version":"0","data":{"snapshotEpoch":0,"stateEpoch":1,"leaderEpoch":0,"startOffset":0,', state
+        )
+
 
 class TestTools39(ToolsContract):
     @pytest.fixture(scope="class")
@@ -163,9 +199,9 @@ def closing(tools: KafkaTools) -> Iterator[KafkaTools]:
 
 
 def table(printed: str) -> list[list[str]]:
-    """The rows below the line of titles."""
+    """The rows below the line of titles; none without one."""
     lines = [line.split() for line in printed.splitlines()]
-    title = next(index for index, words in enumerate(lines) if words[:1] == ["GROUP"])
+    title = next((index for index, words in enumerate(lines) if words[:1] == ["GROUP"]), len(lines))
     return [words for words in lines[title + 1 :] if words]
 
 

@@ -165,6 +165,11 @@ class FakePartition:
                     break
         return found
 
+    def delete_before(self, offset: int) -> None:
+        assert offset <= self.committed_offset
+        self.log = [batch for batch in self.log if batches.split(memoryview(batch))[0].next_offset > offset]
+        self.start_offset = max(self.start_offset, offset)
+
     def after_failover(self, *, surviving_offset: int | None = None) -> FakePartition:
         """The same partition on a new leader: what was committed, and perhaps some of what was not."""
         kept = self.committed_offset if surviving_offset is None else max(surviving_offset, self.committed_offset)

@@ -48,8 +48,8 @@ DIFFERENCES: dict[str, Difference] = {
     "what-is-served": Difference(
         "ApiVersions",
         "lists its own APIs and, from v3 on, its features; lists Produce v0-v2, on which 4.x closes the connection",
-        "lists what the table above says, and four features: eligible.leader.replicas.version, group.version, "
-        "transaction.version and chronik.format",
+        "lists what the table above says, and five features: eligible.leader.replicas.version, group.version, "
+        "share.version, transaction.version and chronik.format",
         "Clients see exactly what is served. Kafka's other features control its own upgrades.",
     ),
     "auto-create-at-once": Difference(
@@ -162,6 +162,12 @@ DIFFERENCES: dict[str, Difference] = {
         "answers UNKNOWN_SERVER_ERROR for an operation other than set, delete, append and subtract",
         "answers INVALID_REQUEST",
         "Kafka raises an internal exception; a specific error code exists.",
+    ),
+    "share-fetch-of-an-unknown-topic": Difference(
+        "ShareFetch",
+        "answers UNKNOWN_SERVER_ERROR to the whole request if a topic id is unknown",
+        "answers UNKNOWN_TOPIC_ID for the partitions of that topic",
+        "Kafka raises an internal exception; a specific error code exists, and other topics can be read.",
     ),
     "offsets-in-zookeeper": Difference(
         "OffsetCommit v0, OffsetFetch v0",

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("chronik.broker.connection")
 
-FETCH_KEY = b"\x00\x01"  # how a Fetch request begins
+FETCH_KEYS = (b"\x00\x01", b"\x00\x4e")  # how Fetch and ShareFetch requests begin
 TLS_HELLO = 0x1603  # how a TLS handshake begins
 SMALL_REPLY_BYTES = 16 * 1024  # below, joining is cheaper than handing over several buffers
 
@@ -363,7 +363,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             return True
         # Fetch answers are large, so one connection holds one of them; a second waits for the first. A follower sends a
         # second one to end the first: see `replication.fetcher`.
-        return self._arrived[0][:2] == FETCH_KEY and not self._is_followers
+        return self._arrived[0][:2] in FETCH_KEYS and not self._is_followers
 
     def _over(self, in_flight_bytes_max: int) -> bool:
         return (

@@ -20,7 +20,7 @@ from chronik.broker.audit import Audit
 from chronik.broker.authorizer import AllowEverything, Authorizer, StandardAuthorizer
 from chronik.broker.awaited import Awaited
 from chronik.broker.connection import ServerConnection
-from chronik.broker.coordinators import Coordinators, Parts
+from chronik.broker.coordinators import Coordinators, Parts, share_groups_config
 from chronik.broker.creation import create_missing
 from chronik.broker.delegation_tokens import DelegationTokens
 from chronik.broker.described_topics import DescribedTopics
@@ -56,6 +56,7 @@ from chronik.broker.settings import Settings
 from chronik.broker.settings.listeners import EVERYWHERE
 from chronik.broker.settings.resolving import LOOPBACK
 from chronik.broker.share.persister import NodePersister
+from chronik.broker.share.share_partitions import SharePartitions
 from chronik.broker.signing_keys import SigningKeys
 from chronik.broker.telemetry.receiver import Receiver
 from chronik.broker.transaction_markers import LedHere, TransactionMarkers
@@ -326,6 +327,16 @@ class Node:
                 self.node_id, self.peers, self.coordinators.transactions, self.tasks.start
             ),
             persister=self.persister,
+            share_partitions=SharePartitions(
+                self.persister,
+                image=lambda: self.store.image,
+                config=share_groups_config(self.settings),
+                clock=self.runtime.clock,
+                lane=self.record_lane,
+                start=self.tasks.start,
+                held_bytes_max=self.settings.memory_budget_bytes // limits.KEPT_SHARE,
+                hold=self.memory.keep,
+            ),
             index_mending=IndexMending(self.turns, self.tasks.start),
             record_lane=self.record_lane,
         )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from chronik.broker.producer_ids import ProducerIds
     from chronik.broker.quotas.client_quotas import ClientQuotas
     from chronik.broker.settings import Settings
+    from chronik.broker.share.share_partitions import SharePartitions
     from chronik.broker.telemetry.receiver import Receiver
     from chronik.broker.transaction_partitions import TransactionPartitions
     from chronik.broker.turns import Turns
@@ -57,6 +58,7 @@ class Services:
     peers: Peers  # requests to other nodes
     transaction_partitions: TransactionPartitions  # questions to the coordinators of transactions
     persister: Persister  # of what share groups have done with their records
+    share_partitions: SharePartitions  # of share groups, as leader of their partitions
     index_mending: IndexMending
     producer_connections: ProducerConnections  # of those that commit offsets in transactions
     marker_connections: MarkerConnections  # of nodes that send transaction markers

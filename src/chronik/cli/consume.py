@@ -1,7 +1,8 @@
 """`chronik consume`: reads records and prints them, once to the end or as they come.
 
 Without --follow a read ends: where the topic ended when it began, or at --to. As a member of a group it commits what it
-has printed, after it has printed it.
+has printed, after it has printed it. As a member of a share group it accepts what it has printed, and ends when the
+group has had nothing for it for a while.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from chronik.wire.records import Record
 
 POLL_MS = 500
+JOINING_PATIENCE = 4
+SHARE_IDLE_MS = 5_000  # without --follow: other members may hold what is left
 _LAST = re.compile(r"-(\d+)")
 
 
@@ -41,6 +44,7 @@ def consume(
     to: str | None = None,
     partition: Annotated[tuple[int, ...], Parameter(name=["--partition", "-p"])] = (),
     group: Annotated[str | None, Parameter(name=["--group", "-g"])] = None,
+    share_group: str | None = None,
     follow: Annotated[bool, Parameter(name=["--follow", "-F"])] = False,
     count: Annotated[int | None, Parameter(name=["--count", "-n"])] = None,
     keys: bool = False,
@@ -71,6 +75,7 @@ def consume(
       chronik consume orders --from 2026-03-01T12:00:00+01:00 --to "5m ago" --format json
       chronik consume orders --from 1500 --partition 2 --count 10 --offsets
       chronik consume orders --group billing --follow
+      chronik consume images --share-group thumbnails --count 10
       chronik consume orders --grep "city.*Bern" --count 5
       chronik consume orders --where "value->>'$.city' = 'Bern' AND _partition < 3"
       chronik consume --match "orders-.*" --by-time --template "{timestamp} {topic} {value.city}"
@@ -88,6 +93,9 @@ def consume(
         Only this partition; repeatable.
     group
         Read as a member of this group, and commit printed records.
+    share_group
+        Read as a member of this share group, whose members share partitions; accept printed records. Without --follow
+        it ends when nothing has come for 5 seconds.
     follow
         Wait for new records at the end, until Ctrl-C.
     count
@@ -130,6 +138,11 @@ def consume(
             "a group continues at its offsets: --from earliest or latest is for partitions without an offset; "
             "move a group with `chronik group reset`"
         )
+    if share_group is not None and (group is not None or from_ is not None or to is not None or partition or by_time):
+        raise Misused(
+            "--share-group excludes --group, --from, --to, --partition and --by-time: the group decides what is read; "
+            "set where it begins with `chronik config set group NAME share.auto.offset.reset=earliest`"
+        )
     now_ms = time.time_ns() // 1_000_000
     last = _LAST.fullmatch(from_ or "")
     begin = None if from_ is None or last else parse_place(from_, "--from", now_ms)
@@ -153,6 +166,16 @@ def consume(
         from chronik.wire.isolation import READ_COMMITTED, READ_UNCOMMITTED
         from chronik.wire.offset_specs import EARLIEST, LATEST
 
+        if share_group is not None:
+            names = (
+                topics if chosen_topics is None else await watched(cluster, _matching(cluster, chosen_topics, match))
+            )
+            for topic in names:
+                await watched(cluster, existing_partitions(cluster, topic, ()))
+            with progress("waiting for records") as shown:
+                idle_ms = None if follow else SHARE_IDLE_MS
+                await _share(cluster, share_group, names, printer, choice, count, idle_ms, shown)
+            return say_if_nothing()
         default = LATEST if follow else EARLIEST
         start: Start = default if begin is None else begin
         end = None if follow else LATEST if stop is None else stop
@@ -181,6 +204,9 @@ def consume(
                     await _read_by_time(consumer, printer, choice, ends, count, shown)
                 else:
                     await _read(consumer, printer, choice, ends, count, shown)
+        return say_if_nothing()
+
+    def say_if_nothing() -> None:
         if not printer.printed_count and not options.wants_json:
             looked = f"None of {counted(choice.seen_count, 'record')} matches." if choice.seen_count else "No records."
             print(looked, file=sys.stderr)
@@ -222,6 +248,48 @@ async def _read(
                 if left == 0:
                     return
         sys.stdout.flush()
+
+
+async def _share(
+    cluster: ClusterClient,
+    group_id: str,
+    topics: Sequence[str],
+    printer: RecordPrinter,
+    choice: Choice,
+    count: int | None,
+    idle_ms: int | None,
+    shown: StatusLine,
+) -> None:
+    """Accepts what was looked at, after it was printed; what comes after the last one wanted is for other members."""
+    from chronik.client.share_consumer import ShareConsumer
+    from chronik.client.share_session import Acknowledge
+
+    left, idle_for_ms = count, 0
+    async with ShareConsumer(cluster, group_id=group_id, accepts=False) as consumer:
+        consumer.subscribe(topics)
+        while left is None or left > 0:
+            polled = await consumer.poll(POLL_MS)
+            for each in polled:
+                if left == 0:
+                    consumer.acknowledge(each, Acknowledge.RELEASE)
+                    continue
+                records = choice.of(each.at, [each.record])
+                if records or not choice.chooses:
+                    shown.stop()
+                else:
+                    shown.say(f"looked at {counted(choice.seen_count, 'record')}")
+                printer.print(each.at, records)
+                consumer.acknowledge(each)
+                if left is not None:
+                    left -= len(records)
+            sys.stdout.flush()
+            if polled:
+                idle_for_ms = 0
+                await consumer.commit()
+            else:  # a group may take a while to give a new member its partitions
+                idle_for_ms += POLL_MS if consumer.assignment else POLL_MS // JOINING_PATIENCE
+            if idle_ms is not None and idle_for_ms >= idle_ms:
+                return
 
 
 async def _read_by_time(

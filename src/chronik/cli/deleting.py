@@ -59,7 +59,7 @@ async def show_topics(cluster: ClusterClient, names: Sequence[str], options: Opt
 
 async def show_groups(cluster: ClusterClient, names: Sequence[str], options: Options) -> int:
     """A group with members would be refused, so that is an error here too."""
-    from chronik.client.admin import groups, offsets
+    from chronik.client.admin import groups, offsets, share_groups
     from chronik.client.errors import Refused
 
     rows: list[Row] = []
@@ -71,7 +71,8 @@ async def show_groups(cluster: ClusterClient, names: Sequence[str], options: Opt
             complain(str(fault))
             exit_code = REFUSED
             continue
-        committed = await offsets.committed(cluster, name)
+        is_share = found.group_type == groups.SHARE
+        committed = await (share_groups.positions if is_share else offsets.committed)(cluster, name)
         members = len(found.members)
         rows.append({"group": name, "state": found.state, "members": members, "offsets": len(committed)})
         if members:

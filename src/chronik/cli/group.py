@@ -1,4 +1,4 @@
-"""`chronik group`: list, describe, explain, reset and delete consumer groups."""
+"""`chronik group`: list, describe, explain, reset and delete groups, of consumers and of share consumers."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from chronik.cli.moments import parse_place
 from chronik.cli.naming import did_you_mean
 from chronik.cli.output import Column, Row, human_count, human_duration, print_json, print_rows, yes_or_no
 from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, confirm, progress, run
+from chronik.cli.share_groups import SHARE, SHARE_COLUMNS, described_share, look_at, share_causes
 from chronik.cli.watching import WATCH_DEFAULTS, WatchOptions, show
 from chronik.runtime.wording import counted
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 app = App(
     name="group",
     help="""\
-List, describe, explain, reset and delete consumer groups.
+List, describe, explain, reset and delete groups.
 
 For example:
   chronik group list
@@ -133,10 +134,11 @@ def list_groups(
 
 @app.command
 def describe(*names: str, options: WatchOptions = WATCH_DEFAULTS) -> int:
-    """Show a group's offset and lag in each partition, and which member reads it.
+    """Show a group's offset and lag in each partition, and who reads it.
 
     LAG counts records; BEHIND is the age of the oldest record that the group has not read. A partition without an
-    offset has no lag yet: its reader decides whether to start at the earliest or the latest record.
+    offset has no lag yet: its reader decides whether to start at the earliest or the latest record. For a share group,
+    START is the first record that it is not done with, and LAG leaves out records behind it that it is done with.
 
     For example:
       chronik group describe billing
@@ -166,7 +168,8 @@ def describe(*names: str, options: WatchOptions = WATCH_DEFAULTS) -> int:
                 f"assignor {document['assignor'] or '-'}  coordinator {document['coordinator']}  "
                 f"members {len(document['members'])}  {lag}"
             )
-            print_rows(document["partitions"], LAG_COLUMNS, as_json=False, empty="It has no offsets and no members.")
+            columns = SHARE_COLUMNS if document["type"] == SHARE else LAG_COLUMNS
+            print_rows(document["partitions"], columns, as_json=False, empty="It has no offsets and no members.")
 
     return show(options, work)
 
@@ -195,7 +198,10 @@ def explain(name: str, *, seconds: Annotated[int, Parameter(name="--for")] = 6, 
         from chronik.client.doctor.lag_causes import causes
         from chronik.client.doctor.looking import look
 
-        await existing_group(cluster, name)
+        group = await existing_group(cluster, name)
+        if group.group_type == SHARE:
+            await _explain_share(cluster, group, seconds, options)
+            return
         before = await look(cluster, name)
         if before.lag:
             with progress(f"watching {name} for {seconds} s"):
@@ -263,11 +269,13 @@ def reset(
 
     async def work(cluster: ClusterClient) -> None:
         from chronik.cli.resetting import make_plan
-        from chronik.client.admin import offsets
+        from chronik.client.admin import offsets, share_groups
 
         with progress("planning"):
-            plan = await make_plan(cluster, name, to=place, shift=shift, topics=topic, only=partition)
-        if execute:
+            plan, is_share = await make_plan(cluster, name, to=place, shift=shift, topics=topic, only=partition)
+        if execute and is_share:
+            await share_groups.move(cluster, name, {row.at: row.new_offset for row in plan if row.moves})
+        elif execute:
             moved = {row.at: offsets.Committed(row.new_offset, -1, "") for row in plan if row.moves}
             await offsets.commit(cluster, name, moved)
         rows = [row.as_row(executed=execute) for row in plan]
@@ -363,10 +371,30 @@ async def _measured(cluster: ClusterClient, name: str) -> dict[str, Any]:
     return {"members": len(document["members"]), "lag": document["lag"], "lag_ms": document["lag_ms"]}
 
 
+async def _explain_share(cluster: ClusterClient, group: Group, seconds: int, options: Options) -> None:
+    before = await look_at(cluster, group)
+    if before.lag:
+        with progress(f"watching {group.group_id} for {seconds} s"):
+            await asyncio.sleep(seconds)
+    after = await look_at(cluster, await existing_group(cluster, group.group_id)) if before.lag else before
+    found = share_causes(before, after)
+    if options.wants_json:
+        rows = [{"cause": each.name, "text": each.text, "action": each.action or None} for each in found]
+        print_json({"group": group.group_id, "state": after.group.state, "lag": after.lag, "causes": rows})
+        return
+    behind = f"{counted(after.lag, 'record')} behind" if after.lag else "not behind"
+    members = counted(len(after.group.members), "member")
+    print(f"{group.group_id} is {behind}, with {members} in state {after.group.state}.")
+    for each in found:
+        print(f"{each.text}\n  {each.action}" if each.action else each.text)
+
+
 async def _described(cluster: ClusterClient, group: Group) -> dict[str, Any]:
     from chronik.client.admin import lag, offsets
     from chronik.client.topology import TopicPartition
 
+    if group.group_type == SHARE:
+        return await described_share(cluster, group)
     committed = await offsets.committed(cluster, group.group_id)
     readers = {at: member for member in group.members for at in member.partitions}
     topics = sorted({at.topic for at in committed.keys() | readers.keys()})

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from chronik.cli.errors import CommandFailed
+from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.output import Column, Row, human_count, print_rows
 from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, confirm, progress, run
 
@@ -30,7 +31,8 @@ def delete_offsets(
 ) -> int:
     """Delete a group's offsets of topics that it no longer reads. Asks first on a terminal.
 
-    Offsets of a topic that a member is subscribed to are refused.
+    Offsets of a topic that a member is subscribed to are refused. A share group must have no members, and its offsets
+    of all partitions of a topic are deleted together.
 
     For example:
       chronik group delete-offsets billing --topic old-orders
@@ -52,9 +54,11 @@ def delete_offsets(
 
     async def work(cluster: ClusterClient) -> int:
         from chronik.cli.group import existing_group
-        from chronik.client.admin import offsets
+        from chronik.client.admin import groups, offsets
 
-        await existing_group(cluster, name)
+        group = await existing_group(cluster, name)
+        if group.group_type == groups.SHARE:
+            return await _forget(cluster, name, topic, partition, options)
         with progress("deleting offsets"):
             committed = await offsets.committed(cluster, name)
             chosen = [at for at in committed if at.topic in topic and (not partition or at.partition in partition)]
@@ -74,3 +78,28 @@ def delete_offsets(
         return REFUSED if any(answers.values()) else DONE
 
     return run(options, work)
+
+
+async def _forget(
+    cluster: ClusterClient, name: str, topics: Sequence[str], only: Sequence[int], options: Options
+) -> int:
+    """Of a share group."""
+    from chronik.client.admin import share_groups
+
+    if only:
+        raise Misused("a share group's offsets are deleted for whole topics: leave out --partition")
+    with progress("deleting offsets"):
+        known = await share_groups.positions(cluster, name)
+        answers = await share_groups.forget(cluster, name, topics)
+    gone = {topic for topic, fault in answers.items() if fault is None}
+    rows: list[Row] = [
+        {"topic": at.topic, "partition": at.partition, "committed": each.start_offset}
+        for at, each in known.items()
+        if at.topic in gone
+    ]
+    for fault in answers.values():
+        if fault is not None:
+            complain(str(fault))
+    if rows:
+        print_rows(rows, COLUMNS, as_json=options.wants_json)
+    return REFUSED if any(answers.values()) else DONE

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from chronik.client.membership import Member
     from chronik.client.producer import Producer
     from chronik.client.routing import ClusterClient
+    from chronik.client.share_consumer import ShareConsumer
+    from chronik.client.share_session import Acknowledge, ShareFetchOptions, ShareRecord
     from chronik.client.topology import TopicPartition
     from chronik.client.transactions import TransactionalProducer
     from chronik.wire.compression import Codec
@@ -50,6 +52,7 @@ __all__ = [
     "LATEST",
     "READ_COMMITTED",
     "READ_UNCOMMITTED",
+    "Acknowledge",
     "AtTime",
     "ClientError",
     "Closed",
@@ -67,6 +70,9 @@ __all__ = [
     "Record",
     "RecordPosition",
     "Refused",
+    "ShareConsumer",
+    "ShareFetchOptions",
+    "ShareRecord",
     "TopicPartition",
     "TransactionFailed",
     "TransactionalProducer",
@@ -92,6 +98,8 @@ _MODULES: Final = {
     "chronik.client.membership": ("Member",),
     "chronik.client.producer": ("Producer",),
     "chronik.client.routing": ("ClusterClient",),
+    "chronik.client.share_consumer": ("ShareConsumer",),
+    "chronik.client.share_session": ("Acknowledge", "ShareFetchOptions", "ShareRecord"),
     "chronik.client.topology": ("TopicPartition",),
     "chronik.client.transactions": ("TransactionalProducer",),
     "chronik.wire.compression": ("Codec",),

@@ -1,8 +1,8 @@
 """Charges a request to its caller's quotas, tells the caller how long to wait, and does not read from it that long.
 
 The response leaves at once, with `throttle_time_ms`; then the connection is muted. A client that fetches more than its
-quota allows gets a response without records instead, which does not count, and fetches the same again. Requests that
-only nodes send are free.
+quota allows gets a response without records instead, which does not count, and fetches the same again. Records of a
+share group are delivered all the same, since their member holds them. Requests that only nodes send are free.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from chronik.wire.messages.fetch import FetchRequest, FetchResponse
 from chronik.wire.messages.produce import ProduceRequest
 from chronik.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from chronik.wire.messages.sasl_handshake import SaslHandshakeRequest
+from chronik.wire.messages.share_fetch import ShareFetchResponse
 from chronik.wire.messages.write_txn_markers import WriteTxnMarkersRequest
 from chronik.wire.notation import Struct
 
@@ -68,7 +69,7 @@ class Charge:
             wait_ms = max(wait_ms, self._quotas.took(session, client_id, self._time_ns))
         if isinstance(request, ProduceRequest):
             wait_ms = max(wait_ms, self._quotas.produced(session, client_id, self._request_bytes))
-        elif isinstance(response, FetchResponse):
+        elif isinstance(response, (FetchResponse, ShareFetchResponse)):
             size_bytes = _size_bytes(response, context.version)
             wait_ms = max(wait_ms, self._quotas.fetched(session, client_id, size_bytes))
         if not wait_ms:
@@ -93,7 +94,7 @@ def is_charged(request: Any) -> bool:
     return type(request) not in FREE
 
 
-def _size_bytes(response: FetchResponse, version: int) -> int:
+def _size_bytes(response: FetchResponse | ShareFetchResponse, version: int) -> int:
     parts: list[Any] = []
-    encoder_of(FetchResponse, version)(response, parts)
+    encoder_of(type(response), version)(response, parts)
     return sum(map(len, parts))

@@ -25,11 +25,12 @@ from chronik.wire.messages.consumer_protocol import ConsumerProtocolAssignment
 from chronik.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from chronik.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from chronik.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from chronik.wire.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
 
-CLASSIC, CONSUMER = "classic", "consumer"
+CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
 CONSUMER_PROTOCOL = "consumer"  # the protocol type of classic groups whose members are consumers
 
 
@@ -103,6 +104,10 @@ async def describe(cluster: ClusterClient, group_id: str) -> Group:
             found = await _describe_consumer(cluster, group_id, coordinator_id)
             if found is not None:
                 return found
+        if ShareGroupDescribeRequest.api_key in connection.apis:
+            found = await _describe_share(cluster, group_id, coordinator_id)
+            if found is not None:
+                return found
         return await _describe_classic(cluster, group_id, coordinator_id)
 
     return await cluster.retrying(attempt)
@@ -131,6 +136,30 @@ async def _describe_consumer(cluster: ClusterClient, group_id: str, coordinator_
     )
     group = Group(group_id, CONSUMER, told.group_state, told.assignor_name, coordinator_id, members)
     return replace(group, awaited=tuple(_awaited(told)))
+
+
+async def _describe_share(cluster: ClusterClient, group_id: str, coordinator_id: int) -> Group | None:
+    request = ShareGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
+    response = await cluster.ask_coordinator(group_id, request, ShareGroupDescribeResponse, version_min=1)
+    [told] = response.groups
+    if told.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+        return None  # nonexistent, of another type, or no share groups on this broker
+    cluster.refuse_from_coordinator(group_id, told.error_code, f"group {group_id!r}", told.error_message)
+    members = tuple(
+        GroupMember(
+            each.member_id,
+            None,
+            each.client_id,
+            each.client_host.removeprefix("/"),
+            tuple(
+                TopicPartition(topic.topic_name, partition)
+                for topic in each.assignment.topic_partitions
+                for partition in topic.partitions
+            ),
+        )
+        for each in told.members
+    )
+    return Group(group_id, SHARE, told.group_state, told.assignor_name, coordinator_id, members)
 
 
 def _awaited(told: DescribedGroup) -> Iterator[Awaited]:

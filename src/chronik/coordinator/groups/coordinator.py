@@ -235,6 +235,8 @@ class GroupCoordinator:
 
     def share_group_describe(self, group_id: str) -> NowOrLater[ShareGroupDescription]:
         """As the group is now, told once that is committed."""
+        if not group_id:
+            return share_not_described(group_id, ErrorCode.INVALID_GROUP_ID)
         answer: _Reply[ShareGroupDescription] = _Reply()
         try:
             index = self.partition_for(group_id)

@@ -221,18 +221,19 @@ class ShareShard:
     # --- what time brings about
 
     def _snapshot_cold(self) -> None:
-        """States without a snapshot for so long are written again: with newer ones behind them, the log before can be
-        deleted. While no state has been updated since its own, there is nothing behind them to delete."""
+        """States without a snapshot for so long are written again, so that the log before can be deleted: if that is
+        at least as much as is written."""
         self._timers.set("snapshots", self._config.cold_snapshot_interval_ms, self._snapshot_cold)
-        if not any(kept.updates for kept in self.states.values()):
-            return
         now_ms = self._clock.wall_ms()
         old = [
             snapshot_record(key, kept._replace(snapshot_epoch=kept.snapshot_epoch + 1, written_at_ms=now_ms))
             for key, kept in self.states.items()
             if now_ms - kept.written_at_ms >= self._config.cold_snapshot_interval_ms
         ]
-        self._write_in_parts(old)
+        oldest_offset = min(self._snapshot_offsets.values(), default=self._partition.end_offset)
+        unneeded = self._partition.end_offset - oldest_offset - len(self.states)
+        if unneeded >= len(old):
+            self._write_in_parts(old)
 
     def _prune(self) -> None:
         """After what is in the log now is committed, since only that may be built upon."""

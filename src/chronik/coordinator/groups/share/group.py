@@ -193,7 +193,7 @@ class ShareGroup:
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def may_fetch_offsets(self, member_id: str | None, epoch: int) -> ErrorCode:
-        return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.NONE
 
     def may_delete_offsets(self) -> ErrorCode:
         return ErrorCode.GROUP_ID_NOT_FOUND

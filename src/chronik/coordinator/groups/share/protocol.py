@@ -237,7 +237,7 @@ class ShareProtocol:
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None:
             return
-        log.info("group %s: member %s is removed: it was silent for its session time-out", group_id, member_id)
+        log.info("group %s: member %s was silent for its session time-out", group_id, member_id)
         if not self._remove(group, member, partial(_log_failure, group_id)):
             self._timers.set(_session(group_id, member_id), RETRY_MS, partial(self._fence, group_id, member_id))
 

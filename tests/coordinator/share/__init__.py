@@ -1,0 +1,1 @@
+"""The share coordinator and the coordinator of share groups."""
