@@ -96,7 +96,7 @@ def test_an_empty_payload_has_no_points() -> None:
         (b"\x0d\x00", "after its message"),
         (metrics_data(part(5, part(1, point(1.0)))), "without a name"),
         (metrics_data(gauge("n" * (NAME_BYTES_MAX + 1), point(1.0))), "a text of"),
-        (metrics_data(part(1, b"\xff") + part(5, part(1, point(1.0)))), "no UTF-8"),
+        (metrics_data(part(1, b"\xff") + part(5, part(1, point(1.0)))), "not UTF-8"),
         (metrics_data(gauge("a", point(1.0, **{"k" * (NAME_BYTES_MAX + 1): "v"}))), "a text of"),
         (metrics_data(gauge("a", point(1.0, **{"": "v"}))), "without a name"),
         (metrics_data(gauge("a", point(1.0, k="v" * SMALL_BYTES_MAX))), "a point or resource of"),

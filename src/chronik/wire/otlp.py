@@ -218,7 +218,7 @@ class _Reader:
         try:
             return self._payload[field.at : field.end].decode()
         except UnicodeDecodeError as fault:
-            raise Malformed("OTLP metrics", field.at + fault.start, "a text that is no UTF-8") from fault
+            raise Malformed("OTLP metrics", field.at + fault.start, "a text that is not UTF-8") from fault
 
     # --- protobuf
 
