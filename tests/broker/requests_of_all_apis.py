@@ -382,6 +382,9 @@ def of_groups(topic_id: bytes) -> list[Row]:
         endpoint_information_epoch=0,
         rebalance_timeout_ms=10_000,
         topology=Topology(epoch=0, subtopologies=[reads]),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
         process_id="p",
     )
     streamed = StreamsGroupDescribeRequest(group_ids=["a"], include_authorized_operations=True)

@@ -82,6 +82,7 @@ def test_producers_of_two_libraries_are_shown_with_their_rates(tools: KafkaTools
     properties = [f"bootstrap.servers={cluster.bootstrap}", "client.id=pushing-java"]
     load = ("--topic", "pushing", "--num-records", str(RECORDS), "--record-size", "10", "--throughput", "-1")
     tools.run("ProducerPerformance", *load, "--producer-props", *properties)
-    seen = pushed(page, "pushing-java")  # it pushed when it was closed, at the latest
-    assert seen["kafka_client_producer_record_send_total"] == RECORDS
+    sent = "kafka_client_producer_record_send_total"  # it pushed when it was closed, at the latest
+    eventually(lambda: pushed(page, "pushing-java").get(sent) == RECORDS, "metrics of the Java client")
+    seen = pushed(page, "pushing-java")
     assert seen["kafka_client_producer_record_send_rate"] > 0

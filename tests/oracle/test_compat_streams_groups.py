@@ -112,7 +112,7 @@ def test_members_share_tasks(pair: Pair) -> None:
             ("an operator", "", -1, 0),
         ):
             for of_commit in (8, 9):
-                asked = commit(of_commit, group, {topic: {partition: 5}}, who=member, generation=epoch)
+                asked = commit(of_commit, group, {topic: {partition: (5, -1, "")}}, who=member, generation=epoch)
                 pair.ask(asked, of_commit)
         pair.case = "the end"
         pair.ask(DeleteGroupsRequest(groups_names=[group]), 2)

@@ -340,7 +340,8 @@ def test_a_member_that_missed_an_answer_is_let_in_with_its_previous_epoch() -> N
 
 
 INVALID, TOPOLOGY = ErrorCode.INVALID_REQUEST, ErrorCode.STREAMS_INVALID_TOPOLOGY
-JOIN: dict[str, Any] = {"rebalance_timeout_ms": 1, "topology": word_count(), "process_id": "p"}
+NO_TASKS: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+JOIN: dict[str, Any] = {"rebalance_timeout_ms": 1, "topology": word_count(), "process_id": "p", **NO_TASKS}
 OFFSET = [TaskOffset(subtopology_id="0", partition=0, offset=0)]
 REFUSED: list[tuple[int, dict[str, Any], ErrorCode]] = [
     (0, {**JOIN, "instance_id": "i"}, INVALID),
@@ -349,8 +350,11 @@ REFUSED: list[tuple[int, dict[str, Any], ErrorCode]] = [
     (0, {**JOIN, "rack_id": ""}, INVALID),
     (0, {**JOIN, "rebalance_timeout_ms": -1}, INVALID),
     (0, {**JOIN, "topology": None}, INVALID),
-    (0, {**JOIN, "active_tasks": []}, INVALID),
-    (0, {**JOIN, "active_tasks": _ids({"0": [0]}), "standby_tasks": [], "warmup_tasks": []}, INVALID),
+    (0, {**JOIN, "standby_tasks": None}, INVALID),
+    (0, {**JOIN, **dict.fromkeys(NO_TASKS)}, INVALID),
+    (0, {**JOIN, "active_tasks": _ids({"0": [0]})}, INVALID),
+    (0, {**JOIN, "warmup_tasks": _ids({"0": [0]})}, INVALID),
+    (1, {"active_tasks": []}, INVALID),
     (0, {**JOIN, "topology": Topology(epoch=0, subtopologies=[part("0", source_topic_regex=["a.*"])])}, INVALID),
     (
         0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from chronik.coordinator.groups.group import DEAD, Group
+from chronik.coordinator.groups.group import Group
 from chronik.coordinator.groups.streams.group import StreamsGroup
 from chronik.coordinator.groups.streams.member import Member
 from chronik.coordinator.groups.streams.tasks import NOTHING, TaskSet
@@ -45,7 +45,7 @@ def not_described(group_id: str, error: ErrorCode, message: str | None = None) -
         error_code=error,
         error_message=message or error.message,
         group_id=group_id,
-        group_state=DEAD if error is ErrorCode.GROUP_ID_NOT_FOUND else "",
+        group_state="",
         group_epoch=0,
         assignment_epoch=0,
         members=[],

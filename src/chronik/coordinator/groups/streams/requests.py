@@ -41,8 +41,10 @@ def require_valid(request: StreamsGroupHeartbeatRequest) -> None:
     if epoch == JOINS:
         if request.rebalance_timeout_ms == -1:
             refuse(ErrorCode.INVALID_REQUEST, "a member that joins must send rebalance_timeout_ms")
-        if any(owned):
-            refuse(ErrorCode.INVALID_REQUEST, "a member that joins has no tasks")
+        if any(each is None or each for each in owned):
+            refuse(
+                ErrorCode.INVALID_REQUEST, "a member that joins has no tasks, and must send that in three empty lists"
+            )
         if topology is None:
             refuse(ErrorCode.INVALID_REQUEST, "a member that joins must send its topology")
         for subtopology in topology.subtopologies:
@@ -142,7 +144,7 @@ def refused(error: ErrorCode, message: str | None = None) -> StreamsGroupHeartbe
 
 def left(member_id: str, epoch: int) -> StreamsGroupHeartbeatResponse:
     response = _blank(ErrorCode.NONE)
-    response.member_id, response.member_epoch, response.status = member_id, epoch, []
+    response.member_id, response.member_epoch = member_id, epoch
     return response
 
 
@@ -155,7 +157,7 @@ def _blank(error: ErrorCode) -> StreamsGroupHeartbeatResponse:
         heartbeat_interval_ms=0,
         acceptable_recovery_lag=0,
         task_offset_interval_ms=0,
-        status=None,
+        status=[],
         endpoint_information_epoch=0,
     )
 

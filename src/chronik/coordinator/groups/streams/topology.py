@@ -142,6 +142,7 @@ def _topic(asked: request.TopicInfo) -> TopicInfo:
 def configure(topology: Topology, existing: PartitionsOf) -> Configured:
     """`existing` tells the partitions of a topic, or None. Raises Unresolvable."""
     subtopologies = topology.subtopologies
+    together = [_copartitioned(each, group) for each in subtopologies.values() for group in each.copartition_groups]
     try:
         _require_sources(subtopologies.values(), existing)
         decided: dict[str, int] = {}
@@ -151,7 +152,7 @@ def configure(topology: Topology, existing: PartitionsOf) -> Configured:
             return decided.get(topic) if found is None else found
 
         decided.update(_repartition_counts(subtopologies.values(), partitions_of))
-        _enforce_copartitioning(subtopologies.values(), decided, partitions_of)
+        _enforce_copartitioning(subtopologies.values(), together, decided, partitions_of)
         parts = {name: _part(subtopologies[name], decided, partitions_of) for name in sorted(subtopologies)}
         missing = _missing(topology, parts, existing)
     except _NotNow as reason:
@@ -195,16 +196,17 @@ def _repartition_counts(subtopologies: Iterable[Subtopology], partitions_of: Par
 
 
 def _enforce_copartitioning(
-    subtopologies: Iterable[Subtopology], decided: dict[str, int], partitions_of: PartitionsOf
+    subtopologies: Iterable[Subtopology],
+    together: Iterable[set[str]],
+    decided: dict[str, int],
+    partitions_of: PartitionsOf,
 ) -> None:
     every = list(subtopologies)
     fixed = {topic.name for each in every for topic in each.repartition_source_topics if topic.partitions}
     flexible = {topic.name for each in every for topic in each.repartition_source_topics if not topic.partitions}
-    for each in every:
-        for group in each.copartition_groups:
-            names = _copartitioned(each, group)
-            if names:
-                decided.update(_agreed(names, fixed, flexible, partitions_of))
+    for names in together:
+        if names:
+            decided.update(_agreed(names, fixed, flexible, partitions_of))
 
 
 def _copartitioned(subtopology: Subtopology, group: CopartitionGroup) -> set[str]:
