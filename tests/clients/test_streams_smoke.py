@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from chronik.testing import Cluster
 from tests.clients.built import DRIVERS, built, run
+from tests.clients.drivers.kafka_tools import KafkaTools
 from tests.clients.drivers.maven import maven_jar
 from tests.clients.drivers.programs import Program, close_all, java
 from tests.cluster.load import eventually, rounds
@@ -124,11 +125,24 @@ def test_an_application_in_a_streams_group_computes_exactly_once_while_a_broker_
         smoke = Smoke(cluster, tmp_path, "streams")
         with smoke.start_application() as application:
             wait_until_started(application)
+            is_shown_by_kafkas_command(cluster)
             with smoke.start_short_driver(keys=5, records=100, seconds=2) as driver:
                 eventually(lambda: "100 records produced" in driver.printed(), "100 records")
                 smoke.cluster.kill(1)
                 smoke.cluster.start_again(1)
                 check(driver.finish(PATIENCE_S))
+
+
+def is_shown_by_kafkas_command(cluster: Cluster) -> None:
+    """kafka-streams-groups.sh prints state, members and tasks."""
+    tools = KafkaTools(RELEASE)
+    where = ("--bootstrap-server", cluster.bootstrap)
+    assert "SmokeTest" in tools.run("StreamsGroupCommand", *where, "--list")
+    about = ("--describe", "--group", "SmokeTest")
+    eventually(lambda: "Stable" in tools.run("StreamsGroupCommand", *where, *about, "--state"), "a stable group")
+    assert "ACTIVE" in tools.run("StreamsGroupCommand", *where, *about, "--members")
+    assert "SmokeTest" in tools.run("StreamsGroupCommand", *where, *about)
+    tools.close()
 
 
 @pytest.mark.long
