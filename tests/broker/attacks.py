@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from chronik.wire.batches import build
+from chronik.wire.messages import share_fetch as sharing
 from chronik.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -493,6 +494,61 @@ def pipelined_by_300_connections(node: MeasuredNode) -> None:
     finally:
         for connection in connections:
             connection.close()
+
+
+def share_fetch(
+    node: MeasuredNode, partitions: Sequence[sharing.FetchPartition], *, epoch: int, wait_ms: int = 0
+) -> sharing.ShareFetchRequest:
+    topic = node.node.store.image.topic_named(WIDE)
+    assert topic is not None
+    return sharing.ShareFetchRequest(
+        group_id="shared",
+        member_id="m",
+        share_session_epoch=epoch,
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_records=500,
+        batch_size=500,
+        share_acquire_mode=0,
+        is_renew_ack=False,
+        topics=[sharing.FetchTopic(topic_id=topic.topic_id, partitions=list(partitions))],
+        forgotten_topics_data=[],
+    )
+
+
+def share_partition(index: int, *acknowledged: tuple[int, int, Sequence[int]]) -> sharing.FetchPartition:
+    batches = [
+        sharing.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
+        for first, last, types in acknowledged
+    ]
+    return sharing.FetchPartition(partition_index=index, acknowledgement_batches=batches)
+
+
+@attack
+def share_fetches_of_2000_partitions(node: MeasuredNode) -> None:
+    """The first one makes the node load the state of all of them; the others wait for records, and acknowledge."""
+    all_of_them = [share_partition(index) for index in range(PARTITIONS)]
+    with node.connect() as connection:
+        connection.sendall(frame(share_fetch(node, all_of_them, epoch=0, wait_ms=3_000), 2))
+        assert receive(connection)
+        connection.sendall(frame(share_fetch(node, all_of_them, epoch=1, wait_ms=100), 2))
+        assert receive(connection)
+        accepting = [share_partition(index, (0, 9, [1])) for index in INDEXES]
+        connection.sendall(frame(share_fetch(node, accepting, epoch=2), 2))
+        assert receive(connection)
+
+
+@attack
+def acknowledgements_of_20000_batches_and_of_a_million_records(node: MeasuredNode) -> None:
+    batches = [(2 * n, 2 * n, [1]) for n in range(MANY)]
+    with node.connect() as connection:
+        connection.sendall(frame(share_fetch(node, [share_partition(0)], epoch=0), 2))
+        assert receive(connection)
+        connection.sendall(frame(share_fetch(node, [share_partition(0, *batches)], epoch=1), 2))
+        assert receive(connection)
+        types = [1, 2] * 500_000
+        connection.sendall(frame(share_fetch(node, [share_partition(0, (0, len(types) - 1, types))], epoch=2), 2))
+        receive(connection)
 
 
 @attack

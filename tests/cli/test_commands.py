@@ -344,3 +344,38 @@ def test_a_dry_run_shows_what_would_be_deleted_and_deletes_nothing(chronik: Run,
     assert chronik("group", "delete", unique("none"), "--dry-run").exit_code == 1
     assert len(chronik("consume", topic, "--from", "earliest", "--count", "9").lines) == 9
     assert chronik("group", "delete", group, "--yes").exit_code == 0
+
+
+def test_a_share_group_is_described_moved_forgotten_and_deleted(chronik: Run, unique: Unique) -> None:
+    """On Kafka too: its share groups are shown by the same commands."""
+    topic, group = unique("queue"), unique("workers")
+    chronik("topic", "create", topic, "--partitions", "1")
+    chronik("config", "set", "group", group, "share.auto.offset.reset=earliest")
+    chronik("produce", topic, stdin=b"a\nb\nc\nd\n")
+    assert chronik("consume", topic, "--share-group", group, "--count", "2").lines == ["a", "b"]
+    [listed] = [row for row in chronik("group", "list", "--lag", "--format", "json").json if row["group"] == group]
+    assert (listed["type"], listed["state"], listed["members"], listed["lag"]) == ("share", "Empty", 0, 2)
+    [told] = chronik("group", "describe", group, "--format", "json").json
+    [row] = told["partitions"]
+    assert (told["type"], row["topic"], row["lag"], row["clients"]) == ("share", topic, 2, [])
+    assert row["start_offset"] in (0, 2)  # where it is stored as yet; the lag knows what is acknowledged behind it
+    assert "START" in chronik("group", "describe", group).out
+    explained = chronik("group", "explain", group, "--for", "1", "--format", "json").json
+    assert [each["cause"] for each in explained["causes"]] == ["no-members"]
+    assert "2 records behind" in chronik("group", "explain", group, "--for", "1").out
+
+    plan = chronik("group", "reset", group, "--to", "1", "--format", "json").json
+    assert [(row["new_offset"], row["committed"]) for row in plan] == [(1, False)]
+    assert chronik("group", "describe", group, "--format", "json").json[0]["lag"] == 2
+    moved = chronik("group", "reset", group, "--to", "1", "--execute", "--format", "json").json
+    assert [(row["new_offset"], row["committed"]) for row in moved] == [(1, True)]
+    assert chronik("group", "describe", group, "--format", "json").json[0]["lag"] == 3
+    assert chronik("consume", topic, "--share-group", group, "--count", "1").lines == ["b"]
+
+    assert chronik("group", "delete", group, "--dry-run", "--format", "json").json[0]["offsets"] == 1
+    one = ("group", "delete-offsets", group, "--topic", topic, "--yes")
+    assert chronik(*one, "--partition", "0").exit_code == 2
+    assert [row["topic"] for row in chronik(*one, "--format", "json").json] == [topic]
+    assert chronik(*one).exit_code == 1  # there is nothing left
+    assert chronik("group", "delete", group, "--yes").exit_code == 0
+    assert chronik("group", "describe", group).exit_code == 1

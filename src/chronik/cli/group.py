@@ -134,7 +134,7 @@ def list_groups(
 
 @app.command
 def describe(*names: str, options: WatchOptions = WATCH_DEFAULTS) -> int:
-    """Show a group's offset and lag in each partition, and who reads it.
+    """Show a group's offset and lag in each partition, and its members there.
 
     LAG counts records; BEHIND is the age of the oldest record that the group has not read. A partition without an
     offset has no lag yet: its reader decides whether to start at the earliest or the latest record. For a share group,
@@ -274,7 +274,8 @@ def reset(
         with progress("planning"):
             plan, is_share = await make_plan(cluster, name, to=place, shift=shift, topics=topic, only=partition)
         if execute and is_share:
-            await share_groups.move(cluster, name, {row.at: row.new_offset for row in plan if row.moves})
+            # Also where the start stays: records behind it that the group is done with are delivered again.
+            await share_groups.move(cluster, name, {row.at: row.new_offset for row in plan})
         elif execute:
             moved = {row.at: offsets.Committed(row.new_offset, -1, "") for row in plan if row.moves}
             await offsets.commit(cluster, name, moved)

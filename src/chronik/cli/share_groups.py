@@ -1,4 +1,4 @@
-"""What commands show about share groups: where they are in each partition, who reads it, and why they are behind.
+"""What commands show about share groups: their progress in each partition, its members, and why they are behind.
 
 The first two functions ask the cluster; `share_causes` is pure.
 """

@@ -36,7 +36,8 @@ class FakePersister:
         self.state = ShareState(3, 0, []) if state is None else state
         self.read_by: list[int] = []
         self.writes: list[Write] = []
-        world.node.services.share_partitions.replace_persister(self)
+        leading = world.node.services.share_partitions
+        leading._parts = leading._parts._replace(persister=self)  # of partitions that are made from now on
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState | ErrorCode:
         self.read_by.append(leader_epoch)

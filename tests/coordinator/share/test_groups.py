@@ -22,6 +22,11 @@ from chronik.coordinator.share.persister import Partition, SharePartitionKey, Sh
 from chronik.metadata.delta import Changes
 from chronik.metadata.image import ResourceType
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from chronik.wire.messages.delete_groups import DeleteGroupsRequest
 from chronik.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from tests.coordinator.consumer.cluster import image_of, topic_id
@@ -205,6 +210,7 @@ def test_a_failover_in_the_middle_of_an_initialization() -> None:
         gate = world.persister.gate
         gate.clear()
         answer = await world.beat("a", 0, "t")
+        await asyncio.sleep(0.1)
         await world.fail_over()
         gate.set()
         await asyncio.sleep(0.1)
@@ -346,3 +352,29 @@ def test_settings_of_a_group_stay_within_the_brokers_limits() -> None:
     assert (found.record_lock_duration_ms, found.delivery_count_limit, found.isolation_level) == (15_000, 10, 1)
     assert (found.session_timeout_ms, found.record_locks_max, found.renews_locks) == (45_000, 2_000, True)
     assert settings_of("other", image, ShareGroupsConfig()).isolation_level == 0
+
+
+def test_an_operator_moves_a_group_while_its_partitions_get_state() -> None:
+    """The initialization that was under way must not win over the offset that the operator gave."""
+    world = World({"t": 1})
+
+    async def story() -> None:
+        world.persister.gate.clear()
+        await world.beat("a", 0, "t")
+        await world.beat("a", -1)
+        place = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=7)
+        request = AlterShareGroupOffsetsRequest(
+            group_id="g", topics=[AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[place])]
+        )
+        moving = asyncio.ensure_future(world.coordinator.alter_share_group_offsets(request))
+        await asyncio.sleep(0.1)
+        await world.beat("b", 0, "t")
+        world.persister.gate.set()
+        assert (await moving).error_code == ErrorCode.NON_EMPTY_GROUP  # somebody joined while it waited
+        await world.beat("b", -1)
+        assert (await world.coordinator.alter_share_group_offsets(request)).error_code == NONE
+        assert world.persister.states["g", topic_id("t"), 0][1] == 7
+        await world.joined("a", "t")
+        assert world.persister.states["g", topic_id("t"), 0][1] == 7
+
+    world.play(story)

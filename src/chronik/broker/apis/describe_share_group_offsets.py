@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets (key 90): where share groups begin to read, and how far they are behind.
+"""DescribeShareGroupOffsets (key 90): where share groups begin to read, and their lag.
 
 The share coordinator says where a group is, and how many records behind that it is done with; the rest up to the end of
 the partition is its lag. Without topics in the request, the answer has all that the group has state for. What has no

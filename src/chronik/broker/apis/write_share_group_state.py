@@ -1,4 +1,4 @@
-"""WriteShareGroupState (key 85): stores what became of records of share partitions. v1 counts those that are done with.
+"""WriteShareGroupState (key 85): stores what became of records of share partitions. v1 counts finished ones.
 
 Asked by other nodes. The leader of the partition's place in `__share_group_state` answers.
 """

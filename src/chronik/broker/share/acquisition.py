@@ -329,7 +329,7 @@ class Acquisition:
         return released
 
     def log_begins_at(self, offset: int) -> None:
-        """Records before it are gone, whoever holds them."""
+        """Records before it are gone, also for members that hold them."""
         self._runs.drop_before(offset)
         self._runs.drop_final()
 

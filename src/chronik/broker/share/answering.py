@@ -1,10 +1,10 @@
-"""Answers requests of other nodes about the state of share partitions: each partition by itself, all at once."""
+"""Answers requests of other nodes about the state of share partitions: each partition by itself, many at once."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from chronik.broker.permissions import CLUSTER_ACTION
 from chronik.coordinator.share.coordinator import ShareCoordinator
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 A = TypeVar("A")
+PARTITIONS_AT_ONCE: Final = 50  # a few milliseconds of the loop, and one commit for all of them
 
 
 async def answers_to(
@@ -30,12 +31,16 @@ async def answers_to(
         denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return [(topic.topic_id, [(each.partition, denied) for each in topic.partitions]) for topic in topics]
     coordinator = context.services.coordinators.share
-    asked = [
-        ask(coordinator, SharePartitionKey(request.group_id, topic.topic_id, each.partition), each)
-        for topic in topics
-        for each in topic.partitions
-    ]
-    told = iter(await asyncio.gather(*asked))
+    places = [(topic.topic_id, each) for topic in topics for each in topic.partitions]
+    answers: list[A | ErrorCode] = []
+    for start in range(0, len(places), PARTITIONS_AT_ONCE):
+        answers += await asyncio.gather(
+            *(
+                ask(coordinator, SharePartitionKey(request.group_id, topic_id, each.partition), each)
+                for topic_id, each in places[start : start + PARTITIONS_AT_ONCE]
+            )
+        )
+    told = iter(answers)
     return [(topic.topic_id, [(each.partition, next(told)) for each in topic.partitions]) for topic in topics]
 
 

@@ -2,7 +2,7 @@
 
 It takes what can be acquired at once, partition after partition, beginning with another one each time. If that is
 nothing, it waits, and looks again only at partitions that have moved: more was committed, a record was given back, the
-state was loaded. With min_bytes above 1 it acquires nothing until so many bytes can be read.
+state was loaded. With min_bytes above 1 it acquires nothing until this many bytes can be read.
 
 A record is acquired only while the session is open, so that nobody holds it in the name of a member that is gone.
 """

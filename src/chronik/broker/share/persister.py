@@ -40,6 +40,7 @@ log = logging.getLogger("chronik.broker.share")
 DEADLINE_MS: Final = 20_000
 REQUEST_MS: Final = 8_000  # of one attempt: longer than a coordinator may take to write
 QUESTIONS_PER_REQUEST: Final = 500
+QUESTIONS_AT_ONCE: Final = 50  # of one caller: a few milliseconds of the loop, and one commit for all of them
 PASSING: Final = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -81,6 +82,7 @@ class NodePersister:
         self._create_topic = create_topic
         self._start = start
         self._waiting: dict[tuple[int, str, str], list[_Asked]] = {}  # by node, kind and group
+        self._creating = asyncio.Lock()
         self._under_way: set[tuple[int, str, str]] = set()
 
     # --- what a persister does
@@ -121,11 +123,15 @@ class NodePersister:
     async def _ask_all(
         self, kind: Kind, group_id: str, asked: Mapping[Partition, tuple[Any, ...]]
     ) -> dict[Partition, Told]:
-        questions = [
-            self._ask(Question(kind, SharePartitionKey(group_id, *partition), values))
-            for partition, values in asked.items()
-        ]
-        return dict(zip(asked, await asyncio.gather(*questions), strict=True))
+        found: dict[Partition, Told] = {}
+        partitions = list(asked)
+        for start in range(0, len(partitions), QUESTIONS_AT_ONCE):
+            some = partitions[start : start + QUESTIONS_AT_ONCE]
+            told = await asyncio.gather(
+                *(self._ask(Question(kind, SharePartitionKey(group_id, *each), asked[each])) for each in some)
+            )
+            found.update(zip(some, told, strict=True))
+        return found
 
     async def _ask(self, question: Question) -> Told:
         clock = self._runtime.clock
@@ -148,7 +154,9 @@ class NodePersister:
 
     async def _ask_once(self, question: Question) -> Told:
         if self._image().topic_named(STATE_TOPIC) is None:
-            await self._create_topic()
+            async with self._creating:
+                if self._image().topic_named(STATE_TOPIC) is None:
+                    await self._create_topic()
         coordinator = self._coordinator()
         node_id = self._nodes.directory.leader_of(STATE_TOPIC, coordinator.partition_for(question.key.text))
         if node_id is None:

@@ -180,7 +180,9 @@ class SharePartition:
             return
         self.error = TOLD_AS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
         if error in FENCED:
-            log.info("share partition %s ends here: another leader or another state took over (%s)", self.name, error)
+            log.info(
+                "share partition %s ends here: another leader or another state took over (%s)", self.name, error.name
+            )
         self.replica.unwatch(self._replica_moved)
         if self._timer is not None:
             self._timer.cancel()
@@ -198,8 +200,7 @@ class SharePartition:
         if not is_led:
             return self.end(ErrorCode.FENCED_LEADER_EPOCH)
         self._moved.set()
-        if self.records is not None:
-            self.wake()
+        self._wake_for_more()
         return None
 
     # --- waiting
@@ -214,6 +215,13 @@ class SharePartition:
     def wake(self) -> None:
         for wake in list(self._watchers):
             wake(self)
+
+    def _wake_for_more(self) -> None:
+        """If there is something to acquire. Most acknowledgements only make room, and there is room already."""
+        if self._watchers:
+            offset = self.next_fetch_offset(self.settings.record_locks_max)
+            if offset is not None and offset < self.end_of_reading:
+                self.wake()
 
     # --- records
 
@@ -286,7 +294,7 @@ class SharePartition:
             self._expire_at(next_ns)
         if released:
             self._queue_write(_Change(released))
-            self.wake()
+            self._wake_for_more()
 
     # --- writing
 
@@ -339,7 +347,7 @@ class SharePartition:
         told = self.error or (TOLD_AS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR) if error else error)
         for change in changes:
             _tell(change, told)
-        self.wake()
+        self._wake_for_more()
 
     def _was_not_written(self, records: Acquisition, changes: list[_Change], error: ErrorCode) -> None:
         log.warning("the state of share partition %s was not written: %s", self.name, error.name)

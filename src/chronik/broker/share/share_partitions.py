@@ -84,10 +84,6 @@ class SharePartitions:
             found = self._settings[group_id] = settings_of(group_id, image, self._config)
         return found
 
-    def replace_persister(self, persister: States) -> None:
-        """For partitions that are made from now on."""
-        self._parts = self._parts._replace(persister=GatedPersister(persister))
-
     def get(self, group_id: str, place: Place) -> SharePartition | None:
         return self._by_key.get(SharePartitionKey(group_id, place.topic_id, place.partition))
 

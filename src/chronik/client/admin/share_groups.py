@@ -1,4 +1,4 @@
-"""Share groups: where they begin to read, how far they are behind, and changes of that while they have no members.
+"""Share groups: where they begin to read, their lag, and changes of that while they have no members.
 
 `groups` describes their members, as of every other kind.
 """

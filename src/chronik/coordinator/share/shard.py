@@ -205,7 +205,7 @@ class ShareShard:
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
     ) -> CoordinatorRecord:
-        """An update; or, after so many of them, a snapshot."""
+        """An update, or a snapshot after `updates_per_snapshot` of them."""
         kept = self.states[key]
         if kept.updates < self._config.updates_per_snapshot:
             return update_record(key, kept, leader_epoch, start_offset, delivery_complete_count, batches)

@@ -41,7 +41,15 @@ UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 async def alter_offsets(share: ShareProtocol, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse:
     """Makes the group if it does not exist. Leaders that still read for the group are fenced by the state epoch, which
     is the group's: it has risen since there were members."""
+    async with share.exclusive(request.group_id):
+        return await _alter_offsets(share, request)
+
+
+async def _alter_offsets(
+    share: ShareProtocol, request: AlterShareGroupOffsetsRequest
+) -> AlterShareGroupOffsetsResponse:
     try:
+        _require_serving(share)
         if not request.group_id:
             refuse(ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_GROUP_ID.message)
         group = share.found_or_made(request.group_id)
@@ -58,12 +66,16 @@ async def alter_offsets(share: ShareProtocol, request: AlterShareGroupOffsetsReq
                 ]
         errors: Mapping[Partition, ErrorCode] = {}
         if wanted:
-            kept = group.state_partitions.begin(wanted)
-            _require(await share.written([records.state_partitions_record(request.group_id, kept)]))
-            errors = await share.persister.initialize(request.group_id, initializations)
-            _require_serving(share)
-            if not any(errors.values()):
-                _require(await share.note_initialized(request.group_id, wanted, errors))
+            share.ask_about(request.group_id, wanted)
+            try:
+                kept = group.state_partitions.begin(wanted)
+                _require(await share.written([records.state_partitions_record(request.group_id, kept)]))
+                errors = await share.persister.initialize(request.group_id, initializations)
+                _require_serving(share)
+                if not any(errors.values()):
+                    _require(await share.note_initialized(request.group_id, wanted, errors))
+            finally:
+                share.answered(request.group_id, wanted)
     except Refused as fault:
         return alter_refused(fault.error, str(fault))
     return AlterShareGroupOffsetsResponse(
@@ -108,7 +120,15 @@ def _altered(
 async def delete_offsets(
     share: ShareProtocol, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
+    async with share.exclusive(request.group_id):
+        return await _delete_offsets(share, request)
+
+
+async def _delete_offsets(
+    share: ShareProtocol, request: DeleteShareGroupOffsetsRequest
+) -> DeleteShareGroupOffsetsResponse:
     try:
+        _require_serving(share)
         if not request.group_id:
             refuse(ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_GROUP_ID.message)
         group = share.group(request.group_id)
@@ -161,7 +181,13 @@ def _deleted(
 
 async def delete_all_state(share: ShareProtocol, group_id: str) -> ErrorCode:
     """Before the group's own records are removed: what nobody knows of would stay at the share coordinator."""
+    async with share.exclusive(group_id):
+        return await _delete_all_state(share, group_id)
+
+
+async def _delete_all_state(share: ShareProtocol, group_id: str) -> ErrorCode:
     try:
+        _require_serving(share)
         group = share.group(group_id)
         _require_empty(group)
         image = share.topics.image
@@ -187,14 +213,19 @@ async def _delete_state(share: ShareProtocol, group: ShareGroup, topics: Sequenc
             else sorted(group.state_partitions.partitions_of(topic.topic_id))
         )
     ]
-    kept = group.state_partitions.delete(topic_ids)
-    _require(await share.written([records.state_partitions_record(group.group_id, kept)]))
-    told = await share.persister.delete(group.group_id, partitions)
-    _require_serving(share)
-    errors: dict[bytes, ErrorCode] = {
-        topic_id: error for (topic_id, _), error in told.items() if error is not ErrorCode.NONE
-    }
-    await _note_deleted(share, group.group_id, topic_ids - errors.keys())
+    wanted = {topic.topic_id: OfTopic(topic.name, frozenset(range(len(topic.partitions)))) for topic in topics}
+    share.ask_about(group.group_id, wanted)
+    try:
+        kept = group.state_partitions.delete(topic_ids)
+        _require(await share.written([records.state_partitions_record(group.group_id, kept)]))
+        told = await share.persister.delete(group.group_id, partitions)
+        _require_serving(share)
+        errors: dict[bytes, ErrorCode] = {
+            topic_id: error for (topic_id, _), error in told.items() if error is not ErrorCode.NONE
+        }
+        await _note_deleted(share, group.group_id, topic_ids - errors.keys())
+    finally:
+        share.answered(group.group_id, wanted)
     return errors
 
 

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.consumer.requests import Refused, refuse
@@ -77,6 +78,7 @@ class ShareProtocol:
         self._timers = timers
         self._memory = memory
         self._is_loading = True
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._asked: dict[str, dict[bytes, frozenset[int]]] = {}  # partitions that are being initialized, by group
 
     # --- what the log holds
@@ -269,9 +271,7 @@ class ShareProtocol:
         return found
 
     def _initialize(self, group_id: str, wanted: Mapping[bytes, OfTopic], epoch: int) -> None:
-        asked = self._asked.setdefault(group_id, {})
-        for topic_id, each in wanted.items():
-            asked[topic_id] = asked.get(topic_id, frozenset()) | each.partitions
+        self.ask_about(group_id, wanted)
         if self.parts is not None:
             self.parts.start(f"state of share group {group_id}", self._initialized(group_id, wanted, epoch))
 
@@ -282,25 +282,43 @@ class ShareProtocol:
             refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this coordinator was made without a share coordinator")
         return self.parts.persister
 
+    def serves(self) -> bool:
+        """To be asked after each wait: the coordinator may have moved."""
+        return not self.is_over
+
+    def exclusive(self, group_id: str) -> asyncio.Lock:
+        """Held by whatever asks the share coordinator about a group: one at a time, as two requests about one partition
+        could be carried out in either order."""
+        lock = self._locks.get(group_id)
+        if lock is None:
+            lock = self._locks[group_id] = asyncio.Lock()
+        return lock
+
     async def _initialized(self, group_id: str, wanted: Mapping[bytes, OfTopic], epoch: int) -> None:
         """Asks the share coordinator, and writes down what it keeps state for now."""
-        if self.parts is None:
-            return
-        partitions = [
-            Initialization(topic_id, index, epoch, UNKNOWN_OFFSET)
-            for topic_id, each in wanted.items()
-            for index in sorted(each.partitions)
-        ]
-        errors = await self.parts.persister.initialize(group_id, partitions)
-        if self.is_over:
-            return
-        failed = {error.name for error in errors.values() if error is not ErrorCode.NONE}
-        if failed:
-            log.warning("group %s: no state for some of its partitions yet: %s", group_id, ", ".join(sorted(failed)))
-            self._timers.set(("share state", group_id, epoch), RETRY_MS, partial(self._answered, group_id, wanted))
-        await self.note_initialized(group_id, wanted, errors)
-        if not failed and not self.is_over:
-            self._answered(group_id, wanted)
+        async with self.exclusive(group_id):
+            group = self.find(group_id)
+            if group is None or not self.serves():
+                return
+            # An operator may have given some of them state, or taken it away, while this waited for its turn.
+            initializing = group.state_partitions.initializing
+            partitions = [
+                Initialization(topic_id, index, epoch, UNKNOWN_OFFSET)
+                for topic_id, each in wanted.items()
+                if topic_id in initializing
+                for index in sorted(each.partitions & initializing[topic_id].partitions)
+            ]
+            errors = await self.persister.initialize(group_id, partitions) if partitions else {}
+            if not self.serves():
+                return
+            failed = {error.name for error in errors.values() if error is not ErrorCode.NONE}
+            if failed:
+                names = ", ".join(sorted(failed))
+                log.warning("group %s: no state for some of its partitions yet: %s", group_id, names)
+                self._timers.set(("share state", group_id, epoch), RETRY_MS, partial(self.answered, group_id, wanted))
+            await self.note_initialized(group_id, wanted, errors)
+            if not failed and self.serves():
+                self.answered(group_id, wanted)
 
     async def note_initialized(
         self, group_id: str, wanted: Mapping[bytes, OfTopic], errors: Mapping[tuple[bytes, int], ErrorCode]
@@ -316,7 +334,16 @@ class ShareProtocol:
             return ErrorCode.NONE
         return await self.written([records.state_partitions_record(group_id, group.state_partitions.end(done))])
 
-    def _answered(self, group_id: str, wanted: Mapping[bytes, OfTopic]) -> None:
+    def ask_about(self, group_id: str, wanted: Mapping[bytes, OfTopic]) -> None:
+        """The share coordinator is about to be asked about these. Heartbeats ask for nothing there until `answered`."""
+        asked = self._asked.setdefault(group_id, {})
+        for topic_id, each in wanted.items():
+            asked[topic_id] = asked.get(topic_id, frozenset()) | each.partitions
+
+    def answered(self, group_id: str, wanted: Mapping[bytes, OfTopic]) -> None:
+        group = self.find(group_id)
+        if group is not None:
+            group.is_stale = True  # somebody may have joined meanwhile, and still lacks what was asked about
         asked = self._asked.get(group_id, {})
         for topic_id, each in wanted.items():
             left = asked.get(topic_id, frozenset()) - each.partitions
