@@ -174,3 +174,26 @@ def test_a_topology_that_contradicts_itself_is_refused(parts: list[Subtopology])
     """Loops, and topics that nothing writes: no topics of the cluster could ever make it work."""
     with pytest.raises(Unresolvable):
         configured({"a": 1}, *parts)
+
+
+def test_a_long_chain_is_computed_in_one_pass() -> None:
+    """A thousand subtopologies in the worst order: each is looked at a few times, not once for every other."""
+    asked = 0
+
+    def existing(topic: str) -> int | None:
+        nonlocal asked
+        asked += 1
+        return 2 if topic == "a" else None
+
+    parts = [part("0000", ["a"], writes=["x0"])]
+    parts += [part(f"{n:04}", reads=[internal(f"x{n - 1}")], writes=[f"x{n}"]) for n in range(1, 1_000)]
+    found = configure(Topology(StreamsGroupTopologyValue(epoch=0, subtopologies=parts[::-1])), existing)
+    assert set(tasks(found).values()) == {2}
+    assert asked < 10_000
+
+
+def test_a_topology_with_too_many_tasks_is_refused() -> None:
+    parts = [part(str(number), ["a"]) for number in range(11)]
+    with pytest.raises(Unresolvable, match="11000 tasks"):
+        configured({"a": 1_000}, *parts)
+    assert configured({"a": 1_000}, *parts[:10]).is_ready

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from chronik.broker.api import api
 from chronik.broker.authorizer import Notes
 from chronik.broker.coordinators import INTERNAL
+from chronik.broker.creation import TOPICS_PER_COMMAND
 from chronik.broker.permissions import CLUSTER, CREATE, DESCRIBE, GROUP, READ, TOPIC
+from chronik.broker.quotas.mutations import MESSAGE, within_quota
 from chronik.coordinator.groups.streams.requests import is_served, refused
 from chronik.coordinator.groups.streams.topology import InternalTopic, StatusCode
 from chronik.metadata.commands.create_topics import ConfigValue, CreateTopics, NewTopic, why_not_a_topic_name
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
     from chronik.coordinator.groups.coordinator import StreamsAnswer
 
+HARMLESS = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)  # another member was faster
 NAMES_MAX = 3  # of topics that could not be created, in a status
 
 
@@ -82,28 +85,31 @@ async def _create(missing: Sequence[InternalTopic], context: Context) -> str:
         denied = context.denied(CREATE, TOPIC, [each.name for each in missing])
         if denied:
             return f"; Unauthorized to CREATE on topics {', '.join(sorted(denied))}."
-    command = CreateTopics(
-        topics=[
-            NewTopic(
-                name=each.name,
-                partition_count=each.partition_count,
-                replication_factor=each.replication_factor or -1,
-                configs=[ConfigValue(key=key, value=value) for key, value in each.configs],
-            )
-            for each in missing
-        ]
-    )
-    try:
-        reply = await context.services.store.submit(command)
-    except MetadataError as fault:
-        failed = [f"{missing[0].name} ({fault})"]
-    else:
-        harmless = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-        failed = [f"{topic.name} ({topic.error_message})" for topic in reply.topics if topic.error_code not in harmless]
+    failed: list[str] = []
+    if context.services.quotas.restricts:
+        missing, refused = within_quota(context, missing, lambda topic: topic.partition_count, refuses_since=0)
+        failed += [f"{each.name} ({MESSAGE})" for each in refused]
+    for start in range(0, len(missing), TOPICS_PER_COMMAND):
+        some = missing[start : start + TOPICS_PER_COMMAND]
+        try:
+            reply = await context.services.store.submit(CreateTopics(topics=[_new_topic(each) for each in some]))
+        except MetadataError as fault:
+            failed.append(f"{some[0].name} ({fault})")
+            break
+        failed += [f"{each.name} ({each.error_message})" for each in reply.topics if each.error_code not in HARMLESS]
     if not failed:
         return ""
     more = f" and {len(failed) - NAMES_MAX} more" if len(failed) > NAMES_MAX else ""
     return f"; Creation failed: {', '.join(failed[:NAMES_MAX])}{more}."
+
+
+def _new_topic(missing: InternalTopic) -> NewTopic:
+    return NewTopic(
+        name=missing.name,
+        partition_count=missing.partition_count,
+        replication_factor=missing.replication_factor or -1,
+        configs=[ConfigValue(key=key, value=value) for key, value in missing.configs],
+    )
 
 
 def _tell(response: StreamsGroupHeartbeatResponse, trouble: str) -> None:

@@ -8,6 +8,7 @@ the way is a status that members are told.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -23,6 +24,7 @@ from chronik.wire.messages.streams_group_records import (
 
 PartitionsOf = Callable[[str], int | None]
 NAMES_MAX: Final = 3  # of topics, in a status
+TASKS_MAX: Final = 10_000  # of a group: they are assigned at once, and a large application has hundreds
 
 
 class StatusCode(IntEnum):
@@ -154,6 +156,7 @@ def configure(topology: Topology, existing: PartitionsOf) -> Configured:
         decided.update(_repartition_counts(subtopologies.values(), partitions_of))
         _enforce_copartitioning(subtopologies.values(), together, decided, partitions_of)
         parts = {name: _part(subtopologies[name], decided, partitions_of) for name in sorted(subtopologies)}
+        _require_few_tasks(parts.values())
         missing = _missing(topology, parts, existing)
     except _NotNow as reason:
         return Configured({}, status=reason.status)
@@ -170,29 +173,33 @@ def _require_sources(subtopologies: Iterable[Subtopology], existing: PartitionsO
 
 
 def _repartition_counts(subtopologies: Iterable[Subtopology], partitions_of: PartitionsOf) -> dict[str, int]:
-    """A topic that a subtopology writes gets the most partitions of what that subtopology reads, which may be another
-    such topic: one round after the other, until all are known."""
+    """A topic that a subtopology writes gets the most partitions of what that subtopology reads, as far as that is
+    known. It may read another such topic: then it waits for the subtopology that writes it."""
     every = list(subtopologies)
     counts = {
         topic.name: topic.partitions for each in every for topic in each.repartition_source_topics if topic.partitions
     }
-    while True:
-        unknown = [(sink, each) for each in every for sink in each.repartition_sink_topics if sink not in counts]
-        if not unknown:
-            return counts
-        found = False
-        for sink, each in unknown:
-            candidates = [counts.get(topic.name) for topic in each.repartition_source_topics]
-            candidates += [partitions_of(topic) for topic in each.source_topics]
-            known = [count for count in candidates if count is not None]
-            if known:
+    readers: dict[str, list[Subtopology]] = {}
+    for each in every:
+        for topic in each.repartition_source_topics:
+            readers.setdefault(topic.name, []).append(each)
+    waiting = deque(every)
+    while waiting:
+        each = waiting.popleft()
+        unknown = [sink for sink in each.repartition_sink_topics if sink not in counts]
+        candidates = [counts.get(topic.name) for topic in each.repartition_source_topics] if unknown else []
+        candidates += [partitions_of(topic) for topic in each.source_topics] if unknown else []
+        known = [count for count in candidates if count is not None]
+        if known:
+            for sink in unknown:
                 counts[sink] = max(known)
-                found = True
-        if not found:
-            raise Unresolvable(
-                "the partitions of repartition topics cannot be computed: the topology has a loop, or a subtopology "
-                "without source topics"
-            )
+                waiting.extend(readers.get(sink, ()))
+    if any(sink not in counts for each in every for sink in each.repartition_sink_topics):
+        raise Unresolvable(
+            "the partitions of repartition topics cannot be computed: the topology has a loop, or a subtopology "
+            "without source topics"
+        )
+    return counts
 
 
 def _enforce_copartitioning(
@@ -265,6 +272,12 @@ def _part(subtopology: Subtopology, decided: dict[str, int], partitions_of: Part
     }
     internal |= {topic.name: task_count for topic in subtopology.state_changelog_topics}
     return Part(task_count, bool(subtopology.state_changelog_topics), tuple(sources), internal)
+
+
+def _require_few_tasks(parts: Iterable[Part]) -> None:
+    task_count = sum(each.task_count for each in parts)
+    if task_count > TASKS_MAX:
+        raise Unresolvable(f"the topology has {task_count} tasks, {TASKS_MAX} are allowed")
 
 
 def _missing(topology: Topology, parts: Mapping[str, Part], existing: PartitionsOf) -> tuple[InternalTopic, ...]:
