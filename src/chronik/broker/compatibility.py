@@ -103,6 +103,13 @@ DIFFERENCES: dict[str, Difference] = {
         "answers INVALID_RECORD",
         "Bytes that a client sends are stored or refused, never dropped silently.",
     ),
+    "tasks-are-told-again": Difference(
+        "StreamsGroupHeartbeat",
+        "tells a member its tasks when they change, once",
+        "tells them again to a member that names other tasks than it has",
+        "If the answer is lost, a member of Kafka's group waits for tasks that it was not told, or keeps some until its "
+        "rebalance time-out ends.",
+    ),
     "codec-that-does-not-exist": Difference(
         "Produce",
         "answers UNKNOWN_SERVER_ERROR for a batch of codec 5, 6 or 7",

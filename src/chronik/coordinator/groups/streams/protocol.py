@@ -172,7 +172,9 @@ class StreamsProtocol:
         interval_ms = settings.heartbeat_interval_ms
         if after.state is MemberState.UNRELEASED or _waits(change.statuses):
             interval_ms = min(interval_ms, SOON_MS)
-        answer = requests.answer(after, interval_ms, change.statuses, with_tasks=has_other_tasks)
+        # A client that names other tasks than it should have did not get the answer that told it.
+        with_tasks = has_other_tasks or (named is not None and named != after.assigned.undated)
+        answer = requests.answer(after, interval_ms, change.statuses, with_tasks=with_tasks)
         is_new = group_id not in self._groups or type(self._groups[group_id]) is not StreamsGroup
         endpoint_epoch = group.endpoint_epoch + (has_other_tasks and after.endpoint is not None)
         if endpoint_epoch != request.endpoint_information_epoch:

@@ -59,6 +59,12 @@ class HeldTasks(NamedTuple):
     warmup: TaskSet = NO_TASKS
 
     @property
+    def undated(self) -> Tasks:
+        return Tasks(
+            {name: frozenset(partitions) for name, partitions in self.active.items()}, self.standby, self.warmup
+        )
+
+    @property
     def size(self) -> int:
         return count(self.active) + count(self.standby) + count(self.warmup)
 
