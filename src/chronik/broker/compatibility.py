@@ -107,8 +107,8 @@ DIFFERENCES: dict[str, Difference] = {
         "StreamsGroupHeartbeat",
         "tells a member its tasks when they change, once",
         "tells them again to a member that names other tasks than it has",
-        "If the answer is lost, a member of Kafka's group waits for tasks that it was not told, or keeps some until its "
-        "rebalance time-out ends.",
+        "If the answer is lost, a member of Kafka's group waits for tasks that it was not told, or keeps some until "
+        "its rebalance time-out ends.",
     ),
     "codec-that-does-not-exist": Difference(
         "Produce",
