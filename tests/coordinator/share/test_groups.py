@@ -30,7 +30,7 @@ from chronik.wire.messages.alter_share_group_offsets import (
 from chronik.wire.messages.delete_groups import DeleteGroupsRequest
 from chronik.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from tests.coordinator.consumer.cluster import image_of, topic_id
-from tests.coordinator.virtual import FakeCaller, FakeClock, FakePartition, FakeRandomness, run_virtually
+from tests.coordinator.virtual import FakeCaller, FakeClock, FakePartition, FakeRandomness, Refused, run_virtually
 
 NONE = ErrorCode.NONE
 SESSION_S = 45
@@ -376,5 +376,29 @@ def test_an_operator_moves_a_group_while_its_partitions_get_state() -> None:
         assert world.persister.states["g", topic_id("t"), 0][1] == 7
         await world.joined("a", "t")
         assert world.persister.states["g", topic_id("t"), 0][1] == 7
+
+    world.play(story)
+
+
+def test_a_topic_that_is_deleted_while_nothing_can_be_written_is_forgotten_later() -> None:
+    """Its partitions would be taken for some that nobody reads, and the epoch would rise with every heartbeat."""
+    world = World({"t": 1, "u": 1})
+
+    async def story() -> None:
+        answer = await world.joined("a", "t", "u")
+        world.partition.refuses_with = Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
+        gone, world.image = world.image.topics[topic_id("u")], image_of({"t": 1}, version=2)
+        world.coordinator.image_changed(world.image, Changes()._replace(topics_removed=(gone,)))
+        await asyncio.sleep(3)
+        world.partition.refuses_with = None
+        await asyncio.sleep(3)
+        assert set(world.group().state_partitions.initialized) == {topic_id("t")}
+        for _ in range(3):
+            answer = await world.beat("a", answer.member_epoch)
+            await asyncio.sleep(5)
+        assert world.owned("a") == {topic_id("t"): {0}}
+        epoch = world.group().epoch
+        await world.beat("a", answer.member_epoch)
+        assert world.group().epoch == epoch
 
     world.play(story)

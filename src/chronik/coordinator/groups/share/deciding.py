@@ -44,7 +44,7 @@ class Change:
         if member != self.before:
             self.records.append(records.member_record(self.group.group_id, member))
         is_settled = self.group.target_epoch >= self.group.epoch
-        bump = subscribes or (is_settled and self.group.lacks_assignment())
+        bump = subscribes or (is_settled and self.group.lacks_assignment(self._topics))
         if bump or self.group.is_stale:
             metadata_hash = self._topics.hash_of(self.subscribed())
             if bump or metadata_hash != self.group.metadata_hash:

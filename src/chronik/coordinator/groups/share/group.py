@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final, cast
 
+from chronik.coordinator.groups.consumer.topics import Topics
 from chronik.coordinator.groups.group import NO_TIMESTAMP, Expiry
 from chronik.coordinator.groups.member_memory import MemberMemory
 from chronik.coordinator.groups.share import records
@@ -173,14 +174,16 @@ class ShareGroup:
     def subscribes_to(self, topic: str) -> bool:
         return topic in self._names
 
-    def lacks_assignment(self) -> bool:
+    def lacks_assignment(self, topics: Topics) -> bool:
         """Whether partitions of subscribed topics can be assigned, and differ from those that the targets name."""
         targeted: dict[bytes, set[int]] = {}
         for target in self.targets.values():
             for topic_id, parts in target.items():
                 targeted.setdefault(topic_id, set()).update(parts)
         return bool(self.members) and any(
-            each.name in self._names and targeted.get(topic_id, set()) != each.partitions
+            each.name in self._names
+            and topics.name_of(topic_id) is not None
+            and targeted.get(topic_id, set()) != each.partitions
             for topic_id, each in self.state_partitions.initialized.items()
         )
 

@@ -122,12 +122,14 @@ class ShareProtocol:
 
     def _forget_deleted(self) -> None:
         """The share coordinator removes its state of deleted topics by itself."""
+        is_refused = False
         for group in self._all():
             gone = [key for key in group.state_partitions.topic_ids() if self.topics.name_of(key) is None]
             if gone:
-                kept = group.state_partitions.forget(gone)
-                record = records.state_partitions_record(group.group_id, kept)
-                self._writer.write([record], partial(_log_failure, group.group_id))
+                record = records.state_partitions_record(group.group_id, group.state_partitions.forget(gone))
+                is_refused |= not self._writer.write([record], partial(_log_failure, group.group_id))
+        if is_refused:
+            self._timers.set("deleted topics", RETRY_MS, self._forget_deleted)
 
     def _all(self) -> list[ShareGroup]:
         return [group for group in self._groups.values() if type(group) is ShareGroup]
@@ -201,7 +203,7 @@ class ShareProtocol:
         group = self.find(group_id)
         if group is None:
             return
-        group.is_stale = bool(wanted or group.state_partitions.initializing) or group.lacks_assignment()
+        group.is_stale = bool(wanted or group.state_partitions.initializing) or group.lacks_assignment(self.topics)
         self._keep_alive(group, member, settings)
         if wanted:
             self._initialize(group_id, wanted, change.epoch)
