@@ -103,6 +103,12 @@ DIFFERENCES: dict[str, Difference] = {
         "answers INVALID_RECORD",
         "Bytes that a client sends are stored or refused, never dropped silently.",
     ),
+    "copartitioned-topic-that-is-not-there": Difference(
+        "StreamsGroupHeartbeat",
+        "answers UNKNOWN_SERVER_ERROR for a copartition group whose index names no topic",
+        "answers STREAMS_INVALID_TOPOLOGY",
+        "Kafka raises an internal exception; a specific error code exists.",
+    ),
     "tasks-are-told-again": Difference(
         "StreamsGroupHeartbeat",
         "tells a member its tasks when they change, once",
