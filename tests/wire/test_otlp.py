@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from chronik.wire.errors import Malformed
+from chronik.wire.errors import Malformed, TooLarge
 from chronik.wire.otlp import ATTRIBUTES_MAX, NAME_BYTES_MAX, SMALL_BYTES_MAX, Kind, Point, Points, read_points
 from tests.wire.otlp_messages import (
     CUMULATIVE,
@@ -123,6 +123,14 @@ def test_a_payload_of_nothing_but_small_fields_is_read_in_pieces() -> None:
     junk = whole(90, 1) * 2_000
     for payload in (junk, part(1, junk), part(1, part(2, junk)), part(1, part(2, part(2, junk)))):
         assert max(read_points(payload, 1)) <= 2
+
+
+def test_more_fields_than_a_client_could_need_are_refused() -> None:
+    """A megabyte of fields that nobody knows would cost a second."""
+    with pytest.raises(TooLarge, match="more than 65536 fields"):
+        read(whole(90, 1) * 70_000)
+    points = [point(1.0, **{f"label{n}": "v" for n in range(4)}) for _ in range(1_000)]
+    assert len(read(metrics_data(gauge("a", *points)), 1_000).points) == 1_000
 
 
 def test_cut_and_changed_payloads_are_read_or_refused() -> None:

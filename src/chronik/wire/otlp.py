@@ -25,6 +25,7 @@ VALUE_CHARS_MAX: Final = 256  # of an attribute; longer values are cut
 ATTRIBUTES_MAX: Final = 24  # of a point, with those of its resource
 SMALL_BYTES_MAX: Final = 16 << 10  # of a point and of a resource, which are read at once
 FIELDS_PER_PIECE: Final = 16
+FIELDS_MAX: Final = 64 << 10  # of a payload: a thousand points with many attributes have half as many
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5  # wire types; 3 and 4, groups, are not in this version of protobuf
 DELTA: Final = 1  # of Sum.aggregation_temporality
@@ -84,7 +85,8 @@ class _Enough(Exception):
 class _Reader:
     def __init__(self, payload: bytes, points_max: int) -> None:
         self._payload, self._points_max = payload, points_max
-        self._fields_read = 0
+        self._fields_read = 0  # since the last pieces
+        self._fields_left = FIELDS_MAX
         self.points: list[Point] = []
 
     # --- messages of any size, in pieces
@@ -150,7 +152,10 @@ class _Reader:
 
     def _pieces(self) -> Iterator[int]:
         if self._fields_read >= FIELDS_PER_PIECE:
-            pieces, self._fields_read = divmod(self._fields_read, FIELDS_PER_PIECE)
+            self._fields_left -= self._fields_read
+            if self._fields_left < 0:
+                raise TooLarge("OTLP metrics", 0, f"more than {FIELDS_MAX} fields")
+            pieces, self._fields_read = self._fields_read // FIELDS_PER_PIECE, 0
             yield pieces
 
     # --- small messages, at once
