@@ -158,11 +158,12 @@ class TestTools43(ToolsContract):
         tools.run("TopicCommand", *where, "--create", "--topic", name, "--partitions", "2")
         tools.run("ConsoleProducer", *where, "--sync", "--timeout", "0", "--topic", name, stdin="one\ntwo\nthree\n")
         reset = (*about, "--topic", name, "--reset-offsets", "--to-earliest", "--execute")
-        assert tools.run("ShareGroupCommand", *reset).split()[-4:] == [name, name, "1", "0"]
+        moved = sorted(table(tools.run("ShareGroupCommand", *reset)))
+        assert moved == [[name, name, str(index), "0"] for index in range(2)]
         assert name in tools.run("ShareGroupCommand", *where, "--list").splitlines()
         states = tools.run("ShareGroupCommand", *where, "--list", "--state", "empty").splitlines()
         assert [name, "Empty"] in [line.split() for line in states]
-        rows = table(tools.run("ShareGroupCommand", *about, "--describe"))
+        rows = sorted(table(tools.run("ShareGroupCommand", *about, "--describe")))
         assert [row[:4] for row in rows] == [[name, name, str(index), "0"] for index in range(2)]
         assert sum(int(row[4]) for row in rows) == 3
         (state,) = table(tools.run("ShareGroupCommand", *about, "--describe", "--state"))
@@ -180,9 +181,9 @@ class TestTools43(ToolsContract):
             reset = ("--topic", name, "--reset-offsets", "--to-latest", "--execute")
             tools.run("ShareGroupCommand", *where, "--group", name, *reset)
         state = dump(tools, tmp_path / "__share_group_state-0", "--share-group-state-decoder")
-        assert re.search(rf'"type":"0","data":{{"groupId":"{name}","topicId":"[\w-]{{22}}","partition":0}}', state)
+        assert re.search(rf'"type":"?0"?,"data":{{"groupId":"{name}","topicId":"[\w-]{{22}}","partition":0}}', state)
         assert re.search(
-            r'"version":"0","data":{"snapshotEpoch":0,"stateEpoch":1,"leaderEpoch":0,"startOffset":0,', state
+            r'"version":"?0"?,"data":{"snapshotEpoch":0,"stateEpoch":1,"leaderEpoch":0,"startOffset":0,', state
         )
 
 

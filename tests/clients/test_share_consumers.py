@@ -91,7 +91,7 @@ class Told:
     """What the members have said so far."""
 
     def __init__(self, printed: str) -> None:
-        words = [line.split() for line in printed.splitlines()]
+        words = [line.split() for line in printed.splitlines() if line.startswith(("got", "done"))]
         self.deliveries = Counter((word[1], int(word[2])) for word in words if word[0] == "got")
         self.got = Counter(word[1] for word in words if word[0] == "got")
         self.done = Counter(word[1] for word in words if word[0] == "done" and word[2] != "RELEASE")

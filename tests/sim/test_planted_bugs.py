@@ -13,6 +13,7 @@ import pytest
 
 from chronik.sim.faults import Fault
 from chronik.sim.scenarios import run_named
+from tests.broker.share import planted_share_bugs as share_bugs
 from tests.replication import planted_bugs as replication_bugs
 from tests.sim.planted import (
     access_bugs,
@@ -186,6 +187,7 @@ CASES = [
     Planted(record_bugs.group_generation_lost_on_failover, "groups", 0, None, "18"),
     Planted(consumer_group_bugs.partitions_that_are_given_up_are_free_at_once, "consumer-groups", 0, None, "18"),
     Planted(consumer_group_bugs.heartbeats_are_decided_on_committed_state, "consumer-groups", 0, None, "18"),
+    Planted(share_bugs.the_start_moves_over_what_is_available, "share-groups", 1, None, ("25", "31")),
     Planted(record_bugs.damage_is_taken_for_a_torn_tail, "damage", 0, None, ("10", "22")),
     Planted(record_bugs.batches_are_not_checked, "damage", 0, None, "22"),
     Planted(record_bugs.node_goes_on_after_a_failed_fsync, "records", 3, DISKS_FAIL, "21"),

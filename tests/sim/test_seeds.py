@@ -18,6 +18,7 @@ COUNTS = {
     "records": 30,
     "groups": 16,
     "consumer-groups": 8,
+    "share-groups": 8,
     "damage": 10,
     "upkeep": 16,
     "moves": 16,

@@ -22,12 +22,15 @@ from chronik.client.share_membership import ShareMembership
 from chronik.client.share_session import Acknowledge, ShareFetchOptions, ShareRecord, ShareSession
 from chronik.peer.backoff import Backoff
 from chronik.runtime.tasks import Tasks
+from chronik.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
     from chronik.client.topology import TopicPartition
 
 POLL_TIMEOUT_MS: Final = 500
+# Of a partition whose state cannot be stored just now, or whose topic was created again: it may pass.
+PASSING: Final = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
 class ShareConsumer:
@@ -92,7 +95,8 @@ class ShareConsumer:
         """Returns records as soon as there are some; an empty list at the timeout.
 
         Before that it accepts what the previous poll returned, unless `accepts` is False. Acknowledgements are sent
-        with the next fetch; `commit` sends them now.
+        with the next fetch; `commit` sends them now. Raises an error that will not pass, such as a permission that is
+        missing; the next poll tries again.
         """
         if self._membership is None:
             raise ValueError("poll needs a subscription: call subscribe first")
@@ -101,7 +105,8 @@ class ShareConsumer:
         while True:
             self._moved.clear()
             if self._fault is not None:
-                raise self._fault
+                fault, self._fault = self._fault, None
+                raise fault
             if self._membership.fault is not None:
                 raise self._membership.fault
             if self._fetched:
@@ -142,11 +147,11 @@ class ShareConsumer:
         try:
             records, faults = await session.fetch(partitions, self._failed)
         except ClientError as fault:
-            if isinstance(fault, Refused) and not fault.retriable:
+            if _is_permanent(fault):
                 self._fault = fault
             return await self._refresh(session.node_id, session.backoff)
         self._fetched += [(session, each) for each in records]
-        permanent = [fault for fault in faults.values() if not fault.retriable]
+        permanent = [fault for fault in faults.values() if _is_permanent(fault)]
         if permanent:
             self._fault = permanent[0]
         if faults:
@@ -206,3 +211,7 @@ class ShareConsumer:
         self._sessions.clear()
         if self._membership is not None:
             await self._membership.leave()
+
+
+def _is_permanent(fault: ClientError) -> bool:
+    return isinstance(fault, Refused) and not fault.retriable and fault.kafka_error not in PASSING

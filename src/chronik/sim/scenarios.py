@@ -21,6 +21,7 @@ from chronik.sim.overload_scenario import OverloadScenario
 from chronik.sim.quorum_scenarios import MetadataScenario, QuorumScenario
 from chronik.sim.recreated_scenario import RecreatedScenario
 from chronik.sim.scenario import Outcome, Scenario, run
+from chronik.sim.share_groups_scenario import ShareGroupsScenario
 from chronik.sim.swarm_scenario import SwarmScenario
 from chronik.sim.transaction_swarm_scenario import TransactionSwarmScenario
 from chronik.sim.transactions_scenario import TransactionsScenario
@@ -36,6 +37,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
         RecordsScenario,
         GroupsScenario,
         ConsumerGroupsScenario,
+        ShareGroupsScenario,
         DamageScenario,
         UpkeepScenario,
         MovesScenario,

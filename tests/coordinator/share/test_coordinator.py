@@ -19,7 +19,7 @@ from chronik.wire import batches, records
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.share_state_records import ShareSnapshotValue, ShareUpdateValue
 from tests.coordinator.consumer.cluster import image_of, topic_id
-from tests.coordinator.virtual import FakeClock, FakePartition, run_virtually
+from tests.coordinator.virtual import FakeClock, FakePartition, Refused, run_virtually
 
 NONE, INVALID = ErrorCode.NONE, ErrorCode.INVALID_REQUEST
 KEY = SharePartitionKey("g", topic_id("t"), 0)
@@ -318,7 +318,11 @@ def test_state_goes_with_its_topic() -> None:
             await world.coordinator.initialize(KEY, 1, -1)
             topic, world.image = world.image.topics[KEY.topic_id], image_of({"u": 1}, version=2)
             if is_led:
+                world.partition.refuses_with = Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
                 world.coordinator.image_changed(world.image, Changes()._replace(topics_removed=(topic,)))
+                await asyncio.sleep(3)
+                world.partition.refuses_with = None  # it is tried again
+                await asyncio.sleep(3)
             else:
                 await world.fail_over()
             assert not world.shard.states

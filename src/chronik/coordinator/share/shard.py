@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, cast
 
 from chronik.coordinator.open_transactions import OpenTransactions
-from chronik.coordinator.shard import CoordinatorRecord, OnWritten, StatePartition, Writer, ignore
+from chronik.coordinator.shard import CoordinatorRecord, StatePartition, Writer, ignore
 from chronik.coordinator.share.config import ShareCoordinatorConfig
 from chronik.coordinator.share.persister import (
     NO_LEADER_EPOCH,
@@ -51,6 +51,7 @@ from chronik.wire.messages.share_state_records import (
 )
 
 RECORDS_PER_BATCH: Final = 500  # of snapshots and removals that need not be one atomic batch
+RETRY_MS: Final = 1_000  # before a removal that the log refused is tried again
 ANY_EPOCH: Final = -1  # of a caller that does not know it: not compared
 NOT_INITIALIZED: Final = ShareSummary(0, 0, UNKNOWN_OFFSET, UNKNOWN_COUNT)
 
@@ -105,15 +106,12 @@ class ShareShard:
     def loaded(self) -> None:
         self._timers.set("snapshots", self._config.cold_snapshot_interval_ms, self._snapshot_cold)
         self._timers.set("prune", self._config.prune_interval_ms, self._prune)
-        image = self._image
-        if image is not None:  # topics may have been deleted while nobody led the partition
-            self._remove([key for key in self.states if key.topic_id not in image.topics])
+        self._remove_deleted()  # topics may have been deleted while nobody led the partition
 
     def image_changed(self, image: Image, changes: Changes) -> None:
         self._image = image
-        gone = {topic.topic_id for topic in changes.topics_removed}
-        if gone:
-            self._remove([key for key in self.states if key.topic_id in gone])
+        if changes.topics_removed:
+            self._remove_deleted()
 
     def unloaded(self) -> None:
         """Nobody waits here: who was told nothing gets NOT_COORDINATOR from the runtime."""
@@ -246,9 +244,13 @@ class ShareShard:
         if error is ErrorCode.NONE:
             self._partition.delete_before(needed)
 
-    def _remove(self, keys: Sequence[SharePartitionKey]) -> None:
-        self._write_in_parts([removal(key) for key in keys])
+    def _remove_deleted(self) -> None:
+        image = self._image
+        gone = [] if image is None else [removal(key) for key in self.states if image.topic(key.topic_id) is None]
+        if not self._write_in_parts(gone):
+            self._timers.set("deleted topics", RETRY_MS, self._remove_deleted)
 
-    def _write_in_parts(self, records: Sequence[CoordinatorRecord], written: OnWritten = ignore) -> None:
-        for start in range(0, len(records), RECORDS_PER_BATCH):
-            self._writer.write(list(records[start : start + RECORDS_PER_BATCH]), written)
+    def _write_in_parts(self, records: Sequence[CoordinatorRecord]) -> bool:
+        """Whether the log took all of them; after a refusal the rest is not tried."""
+        parts = range(0, len(records), RECORDS_PER_BATCH)
+        return all(self._writer.write(list(records[at : at + RECORDS_PER_BATCH]), ignore) for at in parts)

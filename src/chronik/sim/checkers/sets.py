@@ -5,6 +5,7 @@ from __future__ import annotations
 from chronik.sim.checkers.access import AsTheClusterSays, AsTheNodeKnew
 from chronik.sim.checkers.bounds import MemoryBounds
 from chronik.sim.checkers.damage import CommittedIsKept, DamageIsNotServed, DamageIsReal
+from chronik.sim.checkers.deliveries import EachIsSettled
 from chronik.sim.checkers.durable_commit import DurableCommit
 from chronik.sim.checkers.durable_progress import DurableProgress
 from chronik.sim.checkers.holders import OneHolder
@@ -62,3 +63,4 @@ TRANSACTION_CHECKERS = (
 ACCESS_CHECKERS = (*RAFT_CHECKERS, Silence, AsTheNodeKnew, AsTheClusterSays)
 GROUP_CHECKERS = (*RECORD_CHECKERS, OneOwner)
 CONSUMER_GROUP_CHECKERS = (*RECORD_CHECKERS, OneHolder)
+SHARE_GROUP_CHECKERS = (*RECORD_CHECKERS, EachIsSettled)

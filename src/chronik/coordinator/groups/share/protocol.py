@@ -203,7 +203,9 @@ class ShareProtocol:
         group = self.find(group_id)
         if group is None:
             return
-        group.is_stale = bool(wanted or group.state_partitions.initializing) or group.lacks_assignment(self.topics)
+        if group.is_stale or change.records:  # most heartbeats only say that the member is alive
+            awaits_state = bool(wanted or group.state_partitions.initializing)
+            group.is_stale = awaits_state or group.lacks_assignment(self.topics)
         self._keep_alive(group, member, settings)
         if wanted:
             self._initialize(group_id, wanted, change.epoch)
