@@ -47,8 +47,8 @@ class Difference(NamedTuple):
 DIFFERENCES: dict[str, Difference] = {
     "what-is-served": Difference(
         "ApiVersions",
-        "lists its own APIs and, from v3 on, its features; lists Produce v0-v2, on which 4.x closes the connection, and "
-        "client metrics only with a plugin that receives them",
+        "lists its own APIs and, from v3 on, its features; lists Produce v0-v2, on which 4.x closes the connection, "
+        "and client metrics only with a plugin that receives them",
         "lists what the table above says, and six features: eligible.leader.replicas.version, group.version, "
         "share.version, streams.version, transaction.version and chronik.format",
         "Clients see exactly what is served. Kafka's other features control its own upgrades.",
