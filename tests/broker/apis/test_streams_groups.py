@@ -506,7 +506,8 @@ def test_commits_of_a_member_count_for_tasks_that_it_has_had_since() -> None:
         await app.join()
         await app.beat()
         old = app.epoch
-        await App(world, "b").join()
+        other = App(world, "b")
+        await other.join()
         await app.settle(4)
         assert app.epoch > old
 
@@ -527,6 +528,12 @@ def test_commits_of_a_member_count_for_tasks_that_it_has_had_since() -> None:
         assert await commit(old, TOPIC, moved) == ErrorCode.STALE_MEMBER_EPOCH
         assert await commit(app.epoch + 1, TOPIC, kept) == ErrorCode.STALE_MEMBER_EPOCH
         assert await commit(app.epoch, TOPIC, kept, version=8) == ErrorCode.UNSUPPORTED_VERSION
+        before = app.epoch
+        await other.ask(-1)
+        await app.settle()
+        assert moved in app.active["0"], "it came back"
+        assert await commit(before, TOPIC, kept) == ErrorCode.NONE
+        assert await commit(before, TOPIC, moved) == ErrorCode.STALE_MEMBER_EPOCH
         await world.node.stop()
 
     play(test())
