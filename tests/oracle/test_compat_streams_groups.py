@@ -18,7 +18,8 @@ from chronik.wire.messages.streams_group_heartbeat import (
     TaskIds,
     Topology,
 )
-from tests.broker.apis.test_streams_groups import REFUSED, info, part
+from tests.broker.apis.streams_apps import info, part
+from tests.broker.apis.test_streams_groups import REFUSED
 from tests.oracle.asking import create_topic, find_coordinator
 from tests.oracle.comparison import Pair
 from tests.oracle.test_compat_committed import commit

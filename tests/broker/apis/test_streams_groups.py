@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from random import Random
 from typing import Any
 
 from chronik.coordinator.groups.streams.topology import StatusCode
@@ -15,13 +14,7 @@ from chronik.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from chronik.wire.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-)
 from chronik.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from chronik.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from chronik.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from chronik.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from chronik.wire.messages.offset_commit import (
@@ -30,139 +23,27 @@ from chronik.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from chronik.wire.messages.streams_group_describe import (
-    DescribedGroup,
-    StreamsGroupDescribeRequest,
-    StreamsGroupDescribeResponse,
-)
 from chronik.wire.messages.streams_group_heartbeat import (
     CopartitionGroup,
     Endpoint,
     KeyValue,
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatResponse,
-    Subtopology,
-    TaskIds,
     TaskOffset,
-    TopicInfo,
     Topology,
 )
+from tests.broker.apis.streams_apps import (
+    NO_DELAY,
+    PARTITIONS,
+    App,
+    described,
+    has_coordinator,
+    ids_of,
+    info,
+    make_world,
+    part,
+    statuses,
+    word_count,
+)
 from tests.broker.hostile import TOPIC, World, run
-
-GROUP_KEY = 0
-PARTITIONS = 4
-STARTING = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
-NO_DELAY: dict[str, object] = {
-    "group_streams_initial_rebalance_delay_ms": 0,
-    "group_streams_assignment_interval_ms": 0,
-}
-Parts = dict[str, list[int]]
-
-
-def info(name: str, partitions: int = 0) -> TopicInfo:
-    configs = [KeyValue(key="cleanup.policy", value="compact")]
-    return TopicInfo(name=name, partitions=partitions, replication_factor=1, topic_configs=configs)
-
-
-def part(name: str, **fields: Any) -> Subtopology:
-    empty: dict[str, Any] = {
-        "source_topics": [],
-        "source_topic_regex": [],
-        "state_changelog_topics": [],
-        "repartition_sink_topics": [],
-        "repartition_source_topics": [],
-        "copartition_groups": [],
-    }
-    return Subtopology(subtopology_id=name, **(empty | fields))
-
-
-def word_count(epoch: int = 0, source: str = TOPIC) -> Topology:
-    """Reads words, groups them by a repartition topic, and counts them in a store."""
-    return Topology(
-        epoch=epoch,
-        subtopologies=[
-            part("0", source_topics=[source], repartition_sink_topics=["words"]),
-            part("1", repartition_source_topics=[info("words")], state_changelog_topics=[info("counts")]),
-        ],
-    )
-
-
-class App:
-    """One member: what it was told last is what it has, unless it holds on to more."""
-
-    def __init__(self, world: World, member: str, process: str = "", group: str = "g") -> None:
-        self.world, self.member, self.group = world, member, group
-        self.process = process or member
-        self.epoch = 0
-        self.active: Parts = {}
-        self.standby: Parts = {}
-        self.last: StreamsGroupHeartbeatResponse | None = None
-
-    async def join(self, topology: Topology | None = None, **more: Any) -> StreamsGroupHeartbeatResponse:
-        fields = {
-            "rebalance_timeout_ms": 60_000,
-            "topology": topology or word_count(),
-            "process_id": self.process,
-            "active_tasks": [],
-            "standby_tasks": [],
-            "warmup_tasks": [],
-        }
-        return await self.ask(0, **(fields | more))
-
-    async def beat(self, *, silent: bool = False, **more: Any) -> StreamsGroupHeartbeatResponse:
-        if not silent:
-            named = {"active_tasks": _ids(self.active), "standby_tasks": _ids(self.standby), "warmup_tasks": []}
-            more = {**named, **more}
-        return await self.ask(self.epoch, **more)
-
-    async def ask(self, epoch: int, **fields: Any) -> StreamsGroupHeartbeatResponse:
-        fields.setdefault("endpoint_information_epoch", 0)
-        request = StreamsGroupHeartbeatRequest(group_id=self.group, member_id=self.member, member_epoch=epoch, **fields)
-        answer = await self.world.client.ask(request, StreamsGroupHeartbeatResponse, 0)
-        self.last = answer
-        if not answer.error_code:
-            self.epoch = answer.member_epoch
-            if answer.active_tasks is not None:
-                self.active, self.standby = _parts(answer.active_tasks), _parts(answer.standby_tasks or [])
-        return answer
-
-    async def settle(self, beats: int = 3) -> None:
-        for _ in range(beats):
-            await self.beat()
-
-
-def _ids(parts: Parts) -> list[TaskIds]:
-    return [TaskIds(subtopology_id=name, partitions=partitions) for name, partitions in parts.items()]
-
-
-def _parts(ids: list[TaskIds]) -> Parts:
-    return {each.subtopology_id: each.partitions for each in ids}
-
-
-def statuses(answer: StreamsGroupHeartbeatResponse) -> list[int]:
-    return [each.status_code for each in answer.status or ()]
-
-
-async def make_world(**settings: object) -> World:
-    world = await World.make(**{**NO_DELAY, **settings})
-    await world.create(partitions=PARTITIONS)
-    await has_coordinator(world)
-    return world
-
-
-async def has_coordinator(world: World) -> None:
-    for _ in range(100):
-        request = FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=["g"])
-        answer = await world.client.ask(request, FindCoordinatorResponse, 6)
-        left = await App(world, "nobody").ask(-1)
-        if not answer.coordinators[0].error_code and left.error_code not in STARTING:
-            return
-        await asyncio.sleep(0.1)
-
-
-async def described(world: World, group: str = "g") -> DescribedGroup:
-    request = StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
-    return (await world.client.ask(request, StreamsGroupDescribeResponse, 0)).groups[0]
 
 
 def play(test: Coroutine[Any, Any, None]) -> None:
@@ -203,9 +84,9 @@ def test_tasks_move_to_a_new_member_once_the_old_one_gave_them_up() -> None:
         await second.join()
         assert second.active == {}, "the first has everything still"
         had = first.active
-        answer = await first.beat(active_tasks=_ids(had))
+        answer = await first.beat(active_tasks=ids_of(had))
         assert (answer.member_epoch < second.epoch, sum(map(len, first.active.values()))) == (True, 4)
-        await first.beat(active_tasks=_ids(had))
+        await first.beat(active_tasks=ids_of(had))
         await second.beat()
         assert second.active == {}, "the first says that it has everything still"
         await first.beat()
@@ -312,10 +193,10 @@ def test_silent_members_and_those_that_keep_what_they_should_give_up_are_removed
         had = slow.active
         await quick.join()
         for _ in range(3):
-            await slow.beat(active_tasks=_ids(had))
+            await slow.beat(active_tasks=ids_of(had))
             await quick.beat()
             await asyncio.sleep(4)
-        assert (await slow.beat(active_tasks=_ids(had))).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert (await slow.beat(active_tasks=ids_of(had))).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         await quick.settle()
         assert sum(map(len, quick.active.values())) == 2 * PARTITIONS
         await asyncio.sleep(46)
@@ -336,7 +217,7 @@ def test_a_member_that_missed_an_answer_is_let_in_with_its_previous_epoch() -> N
         assert app.epoch > epoch
         none = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
         assert (await app.ask(epoch, **none)).member_epoch == app.epoch
-        strange = {**none, "active_tasks": _ids({"0": [0], "2": []})}
+        strange = {**none, "active_tasks": ids_of({"0": [0], "2": []})}
         assert (await app.ask(epoch, **strange)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
         assert (await app.ask(epoch)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
         assert (await app.ask(app.epoch + 1, **none)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
@@ -358,8 +239,8 @@ REFUSED: list[tuple[int, dict[str, Any], ErrorCode]] = [
     (0, {**JOIN, "topology": None}, INVALID),
     (0, {**JOIN, "standby_tasks": None}, INVALID),
     (0, {**JOIN, **dict.fromkeys(NO_TASKS)}, INVALID),
-    (0, {**JOIN, "active_tasks": _ids({"0": [0]})}, INVALID),
-    (0, {**JOIN, "warmup_tasks": _ids({"0": [0]})}, INVALID),
+    (0, {**JOIN, "active_tasks": ids_of({"0": [0]})}, INVALID),
+    (0, {**JOIN, "warmup_tasks": ids_of({"0": [0]})}, INVALID),
     (1, {"active_tasks": []}, INVALID),
     (0, {**JOIN, "topology": Topology(epoch=0, subtopologies=[part("0", source_topic_regex=["a.*"])])}, INVALID),
     (
@@ -417,7 +298,7 @@ def test_requests_that_no_group_takes() -> None:
         await app.join()
         await app.beat()
         for wrong in ({"0": [PARTITIONS]}, {"0": [-1]}, {"9": [0]}):
-            assert (await app.beat(active_tasks=_ids(wrong))).error_code == INVALID
+            assert (await app.beat(active_tasks=ids_of(wrong))).error_code == INVALID
         assert (await App(world, "b").ask(1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         await world.node.stop()
 
@@ -569,65 +450,3 @@ def test_a_group_has_a_largest_size() -> None:
         await world.node.stop()
 
     play(test())
-
-
-def test_no_task_has_two_owners_whatever_members_do() -> None:
-    """Members come, go, die, lose answers and are late, while topics grow. What a member was told last is what it has;
-    it gives up at once what it is not told any more, or everything when it is fenced."""
-
-    async def test(seed: int) -> None:
-        random = Random(seed)
-        world = await make_world(group_streams_num_standby_replicas=seed % 2)
-        apps = [App(world, f"m{number}", f"p{number % 3}") for number in range(5)]
-        for step in range(120):
-            await one_step(random, world, random.choice(apps), grows=step % 40 == 39)
-            owned = [(name, p) for app in apps for name, parts in app.active.items() for p in parts]
-            assert len(owned) == len(set(owned)), (seed, step, owned)
-            if random.random() < 0.2:
-                await asyncio.sleep(random.choice((0.1, 1)))
-            elif random.random() < 0.02:
-                await asyncio.sleep(50)
-                for app in apps:  # silent for longer than the session time-out: it stops by itself
-                    app.active, app.standby, app.epoch = {}, {}, 0
-        for _ in range(12):
-            for app in apps:
-                await one_step(random, world, app, calm=True)
-        group = await described(world)
-        assert group.group_state == "Stable", (seed, group)
-        count = len(world.node.store.image.topics_by_name[TOPIC].partitions)
-        owned = sorted((name, p) for app in apps for name, parts in app.active.items() for p in parts)
-        assert owned == [(name, p) for name in "0" for p in range(count)]
-        sizes = [sum(map(len, app.active.values())) for app in apps]
-        assert max(sizes) - min(sizes) <= 1
-        await world.node.stop()
-
-    for seed in range(8):
-        run(test(seed))
-
-
-async def one_step(random: Random, world: World, app: App, *, calm: bool = False, grows: bool = False) -> None:
-    stateful = Topology(epoch=0, subtopologies=[part("0", source_topics=[TOPIC])])
-    chance = 0.5 if calm else random.random()
-    if grows:
-        count = len(world.node.store.image.topics_by_name[TOPIC].partitions) + 1
-        grow = [CreatePartitionsTopic(name=TOPIC, count=count, assignments=None)]
-        request = CreatePartitionsRequest(topics=grow, timeout_ms=1_000, validate_only=False)
-        await world.client.ask(request, CreatePartitionsResponse, 3)
-    if app.epoch == 0:
-        answer = await app.join(stateful)
-    elif chance < 0.06:
-        answer = await app.ask(-1)
-        app.active, app.standby, app.epoch = {}, {}, 0
-        return
-    elif chance < 0.15:  # the answer is lost
-        epoch, active, standby = app.epoch, app.active, app.standby
-        await app.beat()
-        app.epoch, app.active, app.standby = epoch, active, standby
-        return
-    elif chance < 0.25:
-        answer = await app.beat(silent=True)
-    else:
-        answer = await app.beat()
-    if answer.error_code:
-        assert answer.error_code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID), answer
-        app.active, app.standby, app.epoch = {}, {}, 0
