@@ -275,6 +275,12 @@ WORDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
             "If it goes on, look at `__share_group_state` with `chronik topic describe`.",
         ),
     },
+    "chronik.broker.telemetry": {
+        "the metrics subscription … is not used: …": (
+            "A subscription for client metrics is invalid. An older release had accepted it.",
+            "Set it again with `kafka-client-metrics.sh`, or delete it.",
+        ),
+    },
     "chronik.broker.transactions": {
         "broker … did not answer for … transaction markers: …": (
             "The coordinator sends the markers again.",

@@ -127,6 +127,13 @@ from chronik.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 from chronik.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from chronik.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from chronik.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from chronik.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
+from chronik.wire.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    TopicInfo,
+    Topology,
+)
 from chronik.wire.messages.sync_group import SyncGroupRequest
 from chronik.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -359,6 +366,28 @@ def of_groups(topic_id: bytes) -> list[Row]:
         topic_partitions=[],
     )
     describe = ConsumerGroupDescribeRequest(group_ids=["c"], include_authorized_operations=True)
+    reads = Subtopology(
+        subtopology_id="0",
+        source_topics=["t"],
+        source_topic_regex=[],
+        state_changelog_topics=[TopicInfo(name="t-changelog", partitions=0, replication_factor=1, topic_configs=[])],
+        repartition_sink_topics=[],
+        repartition_source_topics=[],
+        copartition_groups=[],
+    )
+    streaming = StreamsGroupHeartbeatRequest(
+        group_id="a",
+        member_id="m",
+        member_epoch=0,
+        endpoint_information_epoch=0,
+        rebalance_timeout_ms=10_000,
+        topology=Topology(epoch=0, subtopologies=[reads]),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+        process_id="p",
+    )
+    streamed = StreamsGroupDescribeRequest(group_ids=["a"], include_authorized_operations=True)
     sharing = ShareGroupHeartbeatRequest(group_id="s", member_id="m", member_epoch=0, subscribed_topic_names=["t"])
     shared = ShareGroupDescribeRequest(group_ids=["s"], include_authorized_operations=True)
     places = [DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[0])]
@@ -404,6 +433,8 @@ def of_groups(topic_id: bytes) -> list[Row]:
         Row("DescribeGroups", DescribeGroupsRequest(groups=["g"], include_authorized_operations=True), 5, [GROUP]),
         Row("ConsumerGroupHeartbeat", member, 1, [GROUP]),
         Row("ConsumerGroupDescribe", describe, 1, [GROUP]),
+        Row("StreamsGroupHeartbeat", streaming, 0, [GROUP]),
+        Row("StreamsGroupDescribe", streamed, 0, [GROUP]),
         Row("ShareGroupHeartbeat", sharing, 1, [GROUP]),
         Row("ShareGroupDescribe", shared, 1, [GROUP]),
         Row("DescribeShareGroupOffsets", of_share, 1, [GROUP]),

@@ -21,6 +21,12 @@ from chronik.client.topology import TopicPartition
 from chronik.runtime.real import real_runtime
 from chronik.wire.compression import Codec
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Subtopology,
+    Topology,
+)
 from chronik.wire.offset_specs import EARLIEST, LATEST
 
 Unique = Callable[[str], str]
@@ -364,5 +370,57 @@ def test_records_can_be_deleted_up_to_an_offset(bootstrap: str, unique: Unique) 
                 while not fetched:
                     fetched = await consumer.poll()
                 assert fetched[0].records[0].offset == 20
+
+    run(work())
+
+
+def test_a_streams_group_is_listed_and_described(bootstrap: str, unique: Unique) -> None:
+    """A member of the simplest topology, which reads one topic; its tasks are shown as the partitions that it reads."""
+
+    async def work() -> None:
+        async with client(bootstrap) as cluster:
+            topic, group_id = await create(cluster, unique("t"), 2), unique("app")
+            nothing = {"source_topic_regex": [], "repartition_sink_topics": [], "copartition_groups": []}
+            part = Subtopology(
+                subtopology_id="0",
+                source_topics=[topic, unique("missing")],
+                state_changelog_topics=[],
+                repartition_source_topics=[],
+                **nothing,
+            )
+            join = StreamsGroupHeartbeatRequest(
+                group_id=group_id,
+                member_id="m",
+                member_epoch=0,
+                endpoint_information_epoch=0,
+                rebalance_timeout_ms=60_000,
+                topology=Topology(epoch=0, subtopologies=[part]),
+                active_tasks=[],
+                standby_tasks=[],
+                warmup_tasks=[],
+                process_id="p",
+            )
+
+            async def joined() -> None:
+                answer = await cluster.ask_coordinator(group_id, join, StreamsGroupHeartbeatResponse)
+                cluster.refuse_from_coordinator(group_id, answer.error_code, "heartbeat", answer.error_message)
+
+            await cluster.retrying(joined)
+            group = await groups.describe(cluster, group_id)
+            assert (group.group_type, group.state, group.members[0].member_id) == ("streams", "NotReady", "m")
+            assert group.missing_topics == (part.source_topics[1],)
+            await create(cluster, part.source_topics[1], 2)
+            while not group.members[0].partitions:
+                await asyncio.sleep(0.1)
+                await cluster.retrying(joined)
+                group = await groups.describe(cluster, group_id)
+            read = [TopicPartition(name, index) for name in part.source_topics for index in range(2)]
+            assert (group.state, group.missing_topics, sorted(group.members[0].partitions)) == (
+                "Stable",
+                (),
+                sorted(read),
+            )
+            listed = {each.group_id: each.group_type for each in await groups.list_all(cluster)}
+            assert listed[group_id] == "streams"
 
     run(work())

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from chronik.testing import Cluster
 from tests.clients.built import DRIVERS, built, run
+from tests.clients.drivers.kafka_tools import KafkaTools
 from tests.clients.drivers.maven import maven_jar
 from tests.clients.drivers.programs import Program, close_all, java
 from tests.cluster.load import eventually, rounds
@@ -43,7 +44,7 @@ STARTED = "SMOKE-TEST-CLIENT-STARTED"
 class Smoke:
     """The application's processes and its driver."""
 
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, group_protocol: str = "classic") -> None:
         self.cluster, self._folder, self._numbers = cluster, folder, count()
         jars = ":".join(str(maven_jar(artifact, sha256)) for artifact, sha256 in JARS.items())
         self._class_path = f"{jars}:{kafka_jars(RELEASE)}/*"
@@ -52,9 +53,11 @@ class Smoke:
             "bootstrap.servers": cluster.bootstrap,
             "processing.guarantee": "exactly_once_v2",
             "replication.factor": "3",
-            "session.timeout.ms": "6000",
-            "heartbeat.interval.ms": "1000",
         }
+        if group_protocol == "classic":  # else the coordinator decides
+            settings |= {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}
+        else:
+            settings["group.protocol"] = group_protocol
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         for creation in admin.create_topics([NewTopic(topic, PARTITIONS, 3) for topic in TOPICS]).values():
@@ -107,6 +110,39 @@ def test_a_streams_application_computes_exactly_once_while_a_broker_is_killed(sm
             smoke.cluster.kill(1)
             smoke.cluster.start_again(1)
             check(driver.finish(PATIENCE_S))
+
+
+def test_an_application_in_a_streams_group_computes_exactly_once_while_a_broker_is_killed(tmp_path: Path) -> None:
+    """group.protocol=streams: the coordinator makes internal topics and assigns tasks."""
+    settings = {
+        "group.streams.session.timeout.ms": "6000",
+        "group.streams.min.session.timeout.ms": "6000",
+        "group.streams.heartbeat.interval.ms": "1000",
+        "group.streams.min.heartbeat.interval.ms": "1000",
+        "group.streams.initial.rebalance.delay.ms": "0",
+    }
+    with Cluster(nodes=3, in_process=False, settings=settings) as cluster:
+        smoke = Smoke(cluster, tmp_path, "streams")
+        with smoke.start_application() as application:
+            wait_until_started(application)
+            is_shown_by_kafkas_command(cluster)
+            with smoke.start_short_driver(keys=5, records=100, seconds=2) as driver:
+                eventually(lambda: "100 records produced" in driver.printed(), "100 records")
+                smoke.cluster.kill(1)
+                smoke.cluster.start_again(1)
+                check(driver.finish(PATIENCE_S))
+
+
+def is_shown_by_kafkas_command(cluster: Cluster) -> None:
+    """kafka-streams-groups.sh prints state, members and tasks."""
+    tools = KafkaTools(RELEASE)
+    where = ("--bootstrap-server", cluster.bootstrap)
+    assert "SmokeTest" in tools.run("StreamsGroupCommand", *where, "--list")
+    about = ("--describe", "--group", "SmokeTest")
+    eventually(lambda: "Stable" in tools.run("StreamsGroupCommand", *where, *about, "--state"), "a stable group")
+    assert "ACTIVE" in tools.run("StreamsGroupCommand", *where, *about, "--members")
+    assert "SmokeTest" in tools.run("StreamsGroupCommand", *where, *about)
+    tools.close()
 
 
 @pytest.mark.long

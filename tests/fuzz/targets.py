@@ -12,6 +12,7 @@ from random import Random
 from typing import NamedTuple
 
 from chronik.peer.http import AnswerReader
+from chronik.runtime.pieces import at_once
 from chronik.security.bearer_tokens import KeySet, TokenRules, read_key_set, verify
 from chronik.security.errors import SecurityError
 from chronik.wire.compiler import decoder_of, encode
@@ -23,14 +24,17 @@ from chronik.wire.messages.sasl_authenticate import SaslAuthenticateRequest, Sas
 from chronik.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from chronik.wire.notation import Response, Struct
 from chronik.wire.oauthbearer import bearer_first, read_bearer_first
+from chronik.wire.otlp import read_points
 from chronik.wire.peer import Bounds, Peer
 from chronik.wire.peer_errors import PeerError
 from tests.broker.sasl.tokens import key_set, token_of
 from tests.fuzz import targets_records
 from tests.wire.brokers import api_versions, reply
 from tests.wire.instances import Anything, all_messages, layout, make
+from tests.wire.otlp_messages import gauge, metrics_data, point, total
 
 RESPONSES = 3
+OTLP_POINTS = 20
 NOW_S = 1_700_000_000
 KEYS = ("EdDSA", "EdDSA-two")  # the same bytes in every run
 
@@ -57,8 +61,18 @@ def all_targets() -> Iterator[Target]:
     yield Target("OAUTHBEARER", read_bearer_first, lambda random: bearer_first("a.b.c", "al,ice", {"key": "value"}))
     yield Target("tokens", verify_token, lambda random: token_of(NOW_S, key=random.choice(KEYS)).encode())
     yield Target("JWKS", read_keys, lambda random: key_set(random.choice(KEYS)))
+    yield Target("OTLP metrics", read_otlp, valid_otlp)
     for name, run in targets_records.TARGETS:
         yield Target(name, run, lambda random: random.choice(targets_records.SEEDS))
+
+
+def read_otlp(data: bytes) -> object:
+    return at_once(read_points(data, OTLP_POINTS))
+
+
+def valid_otlp(random: Random) -> bytes:
+    points = [point(random.random(), topic="t", partition=number) for number in range(random.randrange(OTLP_POINTS))]
+    return metrics_data(gauge("a.b", *points), total("c", point(random.randrange(9))), rack="r")
 
 
 def valid(message: type[Struct], version: int, random: Random) -> bytes:

@@ -27,6 +27,8 @@ SETTINGS = {
     "log.retention.ms": "-1",  # records of scenarios are as old as they say they are
     "group.min.session.timeout.ms": "100",
     "group.consumer.assignment.interval.ms": "0",  # whether members of a group join within it depends on the machine
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
     "transaction.state.log.num.partitions": "4",
 }
 

@@ -47,9 +47,10 @@ class Difference(NamedTuple):
 DIFFERENCES: dict[str, Difference] = {
     "what-is-served": Difference(
         "ApiVersions",
-        "lists its own APIs and, from v3 on, its features; lists Produce v0-v2, on which 4.x closes the connection",
-        "lists what the table above says, and five features: eligible.leader.replicas.version, group.version, "
-        "share.version, transaction.version and chronik.format",
+        "lists its own APIs and, from v3 on, its features; lists Produce v0-v2, on which 4.x closes the connection, "
+        "and client metrics only with a plugin that receives them",
+        "lists what the table above says, and six features: eligible.leader.replicas.version, group.version, "
+        "share.version, streams.version, transaction.version and chronik.format",
         "Clients see exactly what is served. Kafka's other features control its own upgrades.",
     ),
     "auto-create-at-once": Difference(
@@ -102,6 +103,19 @@ DIFFERENCES: dict[str, Difference] = {
         "ignores trailing bytes that are too short to be a batch",
         "answers INVALID_RECORD",
         "Bytes that a client sends are stored or refused, never dropped silently.",
+    ),
+    "copartitioned-topic-that-is-not-there": Difference(
+        "StreamsGroupHeartbeat",
+        "answers UNKNOWN_SERVER_ERROR for a copartition group whose index names no topic",
+        "answers STREAMS_INVALID_TOPOLOGY",
+        "Kafka raises an internal exception; a specific error code exists.",
+    ),
+    "tasks-are-told-again": Difference(
+        "StreamsGroupHeartbeat",
+        "tells a member its tasks when they change, once",
+        "tells them again to a member that names other tasks than it has",
+        "If the answer is lost, a member of Kafka's group waits for tasks that it was not told, or keeps some until "
+        "its rebalance time-out ends.",
     ),
     "codec-that-does-not-exist": Difference(
         "Produce",

@@ -18,6 +18,7 @@ from chronik.coordinator.groups.coordinator import GroupCoordinator
 from chronik.coordinator.groups.member_memory import MemberMemory
 from chronik.coordinator.groups.share.protocol import ShareParts
 from chronik.coordinator.groups.share.settings import ShareGroupsConfig
+from chronik.coordinator.groups.streams.settings import StreamsGroupsConfig
 from chronik.coordinator.share.config import ShareCoordinatorConfig
 from chronik.coordinator.share.coordinator import STATE_TOPIC as SHARE_STATE_TOPIC
 from chronik.coordinator.share.coordinator import ShareCoordinator
@@ -114,6 +115,7 @@ def groups_config(settings: Settings) -> GroupsConfig:
         consumer_migration_policy=MigrationPolicy(settings.group_consumer_migration_policy.lower()),
         initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
         share=share_groups_config(settings),
+        streams=streams_groups_config(settings),
         offset_metadata_chars_max=settings.offset_metadata_max_bytes,
         offsets_retention_ms=settings.offsets_retention_minutes * MINUTE_MS,
         offset_commit_timeout_ms=settings.offsets_commit_timeout_ms,
@@ -154,6 +156,30 @@ def share_groups_config(settings: Settings) -> ShareGroupsConfig:
             settings.group_share_max_partition_max_record_locks,
         ),
         sessions_max=settings.group_share_max_share_sessions,
+    )
+
+
+def streams_groups_config(settings: Settings) -> StreamsGroupsConfig:
+    return StreamsGroupsConfig(
+        session_timeout_ms=settings.group_streams_session_timeout_ms,
+        session_timeout_limits=(
+            settings.group_streams_min_session_timeout_ms,
+            settings.group_streams_max_session_timeout_ms,
+        ),
+        heartbeat_interval_ms=settings.group_streams_heartbeat_interval_ms,
+        heartbeat_interval_limits=(
+            settings.group_streams_min_heartbeat_interval_ms,
+            settings.group_streams_max_heartbeat_interval_ms,
+        ),
+        assignment_interval_ms=settings.group_streams_assignment_interval_ms,
+        assignment_interval_limits=(
+            settings.group_streams_min_assignment_interval_ms,
+            settings.group_streams_max_assignment_interval_ms,
+        ),
+        initial_rebalance_delay_ms=settings.group_streams_initial_rebalance_delay_ms,
+        standby_replicas=settings.group_streams_num_standby_replicas,
+        standby_replicas_max=settings.group_streams_max_standby_replicas,
+        size_max=settings.group_streams_max_size,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from math import isfinite, isnan
 from typing import TYPE_CHECKING
 
 from chronik import __version__
@@ -54,6 +55,7 @@ async def metrics_text(base: NodeBase, node: Node) -> str:
         chain(
             _of_the_cluster(node, census),
             _groups(lags),
+            _clients_metrics(node),
             _machine(node),
             _upkeep(node),
             _alarms(base),
@@ -234,6 +236,46 @@ def _groups(lags: Sequence[GroupLag]) -> Iterator[str]:
     )
 
 
+def _clients_metrics(node: Node) -> Iterator[str]:
+    """What clients pushed to this node, after numbers about that."""
+    receiver, prefix = node.telemetry, "kafka_server_client_metrics_"
+    clients, pushed = receiver.clients, receiver.pushed
+    pushed.sweep(receiver.now_ms)
+    yield from _gauge(prefix + "instance_count", "Clients that ask what to push.", [(NO_LABELS, len(clients))])
+    for name, count, help_text in (
+        ("throttle_total", clients.throttled, "Requests of clients that came before their interval was over."),
+        ("unknown_subscription_request_total", clients.unknown_subscriptions, "Pushes for an outdated subscription."),
+        ("plugin_export_total", receiver.pushes, "Pushes whose metrics were read."),
+        ("plugin_error_total", receiver.pushes_failed, "Pushes that could not be read."),
+    ):
+        yield from _counter(prefix + name, help_text, [(NO_LABELS, count)])
+    yield from _counter(
+        "chronik_client_metrics_series_dropped_total",
+        "Series of clients that were dropped because there were too many.",
+        [(NO_LABELS, pushed.series_dropped)],
+    )
+    yield from _gauge(
+        "chronik_client_info",
+        "Clients whose metrics are shown.",
+        [
+            (
+                {
+                    "client_instance_id": each.instance_id,
+                    "client_id": each.client_id,
+                    "client_software_name": each.software[0],
+                    "client_software_version": each.software[1],
+                    "client_source_address": each.host,
+                },
+                1,
+            )
+            for each in pushed.clients()
+        ],
+    )
+    for name, (kind, samples) in sorted(pushed.by_name().items()):
+        yield from _head(name, kind, "Pushed by clients.")
+        yield from (_sample(name, labels, value) for labels, value in samples)
+
+
 def _machine(node: Node) -> Iterator[str]:
     """Not under the names of the usual process and disk exporters, because these values measure only what the node
     uses."""
@@ -360,7 +402,9 @@ def _head(name: str, kind: str, help_text: str) -> Iterator[str]:
     yield f"# TYPE {name} {kind}"
 
 
-def _sample(name: str, labels: Labels, value: float) -> str:
+def _sample(name: str, labels: Labels, value: float | str) -> str:
+    if isinstance(value, float) and not isfinite(value):
+        value = "NaN" if isnan(value) else "+Inf" if value > 0 else "-Inf"
     if not labels:
         return f"{name} {value}"
     inside = ",".join(f'{key}="{_escaped(str(text))}"' for key, text in labels.items())

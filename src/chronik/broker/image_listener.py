@@ -28,6 +28,7 @@ class ImageListener:
         node, image = self._node, self._node.store.image
         self._configure(image)
         node.quotas.follow(image)
+        node.telemetry.clients.subscriptions.follow(image)
         node.replicas.follow(image, (), ())
         node.store.subscribe(self._changed)
 
@@ -68,6 +69,8 @@ class ImageListener:
             node.described_topics.forget(topic.topic_id)
         if any(resource.type == ResourceType.BROKER for resource in changes.configs):
             self._configure(after)
+        if any(resource.type == ResourceType.CLIENT_METRICS for resource in changes.configs):
+            node.telemetry.clients.subscriptions.follow(after)
         if changes.quotas:
             node.quotas.follow(after)
         for resource in changes.configs:

@@ -20,6 +20,7 @@ BRIEF_OBJECT_BYTES_MAX = 16 * KIB  # objects that a larger frame is decoded into
 
 HOST_SHARE = 2  # frames of one address take half of the memory budget at most
 KEPT_SHARE = 4  # fetch sessions take a quarter of it at most, and so does what members of groups send
+TELEMETRY_SHARE = 16  # metrics that clients push take this share of it at most, and so do their subscriptions
 
 HELD_BYTES_MAX = 4 * MIB  # finished responses behind one that waits; above it, no request is started
 UNSENT_BYTES_HIGH = (

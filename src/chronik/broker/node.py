@@ -58,6 +58,7 @@ from chronik.broker.settings.resolving import LOOPBACK
 from chronik.broker.share.persister import NodePersister
 from chronik.broker.share.share_partitions import SharePartitions
 from chronik.broker.signing_keys import SigningKeys
+from chronik.broker.telemetry.receiver import Receiver
 from chronik.broker.transaction_markers import LedHere, TransactionMarkers
 from chronik.broker.transaction_partitions import TransactionPartitions
 from chronik.coordinator.share.coordinator import STATE_TOPIC as SHARE_STATE_TOPIC
@@ -139,6 +140,7 @@ class Node:
             self.memory.keep,
         )
         self.described_topics = DescribedTopics()
+        self.telemetry = Receiver(self.runtime, self.memory, self.turns)
         self.quotas = ClientQuotas(self.runtime.clock, settings)
         self.census = Censuses()
         self.lifecycle = Lifecycle(self)
@@ -315,6 +317,7 @@ class Node:
             producer_ids=self.producer_ids,
             fetch_sessions=self.fetch_sessions,
             described_topics=self.described_topics,
+            telemetry=self.telemetry,
             metrics=self.metrics,
             memory=self.memory,
             turns=self.turns,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from chronik.broker.quotas.client_quotas import ClientQuotas
     from chronik.broker.settings import Settings
     from chronik.broker.share.share_partitions import SharePartitions
+    from chronik.broker.telemetry.receiver import Receiver
     from chronik.broker.transaction_partitions import TransactionPartitions
     from chronik.broker.turns import Turns
     from chronik.coordinator.groups.coordinator import GroupCoordinator
@@ -51,6 +52,7 @@ class Services:
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     described_topics: DescribedTopics
+    telemetry: Receiver
     metrics: Metrics
     memory: MemoryBudget
     turns: Turns

@@ -14,12 +14,13 @@ from __future__ import annotations
 from chronik.catalogue.group_values import GROUPS, GroupValues
 from chronik.catalogue.notation import Key, Rows
 from chronik.catalogue.share_values import SHARE, ShareValues
+from chronik.catalogue.streams_values import STREAMS, StreamsValues
 
 _rows = Rows()
 section, key = _rows.section, _rows.key
 
 
-class BrokerValues(GroupValues, ShareValues):
+class BrokerValues(GroupValues, ShareValues, StreamsValues):
     """The values of single keys. Attributes are named like their keys, with `_` for `.`, without `chronik.`"""
 
     section("Node")
@@ -231,6 +232,12 @@ class BrokerValues(GroupValues, ShareValues):
     controller_quota_window_size_seconds: int = key(
         "controller.quota.window.size.seconds  int  1  read-only  1..",
         "See controller.quota.window.num.",
+    )
+
+    section("Client metrics")
+    telemetry_max_bytes: int = key(
+        "telemetry.max.bytes  int  1048576  read-only  1..",
+        "Maximum size of the metrics that a client pushes at once, before and after decompression.",
     )
 
     section("Topics")
@@ -547,9 +554,9 @@ class BrokerValues(GroupValues, ShareValues):
     )
 
 
-ACTED_ON = {**_rows.definitions, **GROUPS, **SHARE}
+ACTED_ON = {**_rows.definitions, **GROUPS, **SHARE, **STREAMS}
 FIELDS: dict[str, str] = {}  # attribute: key
-for _class in (BrokerValues, GroupValues, ShareValues):
+for _class in (BrokerValues, GroupValues, ShareValues, StreamsValues):
     for _field, _key in list(vars(_class).items()):
         if isinstance(_key, Key):
             FIELDS[_field] = _key.name

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from chronik.catalogue.client_selectors import why_no_selectors
 from chronik.catalogue.definitions import Definition
 from chronik.catalogue.resource_keys import inherits, own
 
@@ -17,6 +18,14 @@ def _share_reset(value: str) -> str | None:
     if value in ("earliest", "latest") or _duration.fullmatch(value):
         return None
     return "it must be earliest, latest, or by_duration: with an ISO 8601 duration such as PT1H"
+
+
+def _names(values: tuple[str, ...]) -> str | None:
+    return None if all(values) else "an element is empty"
+
+
+def _selectors(values: tuple[str, ...]) -> str | None:
+    return _names(values) or why_no_selectors(values)
 
 
 def _of_broker(name: str, words: str, *, allowed: str | None = None) -> Definition:
@@ -57,7 +66,11 @@ CLIENT_METRICS_CONFIGS: dict[str, Definition] = {
     definition.name: definition
     for definition in (
         own("interval.ms  int  300000", "How often clients push."),
-        own("match  list  ''", "Which clients: selectors of the form client_id=expression."),
-        own("metrics  list  ''", "Which metrics: prefixes of their names, or * for all."),
+        own(
+            "match  list  ''",
+            "Which clients: selectors of the form client_id=expression. A client must match all of them.",
+            rule=_selectors,
+        ),
+        own("metrics  list  ''", "Which metrics: prefixes of their names, or * for all.", rule=_names),
     )
 }

@@ -87,21 +87,8 @@ remote.log.storage.manager.class.path  string  -  read-only
 remote.log.storage.manager.impl.prefix  string  rsm.config.  read-only
 remote.log.storage.system.enable  boolean  false  read-only
 
-[Streams groups: not served]
+[Group protocols: which are served follows from the cluster's features]
 group.coordinator.rebalance.protocols  list  classic,consumer,streams  read-only  consumer|classic|share|streams
-group.streams.assignment.interval.ms  int  1000  cluster-wide  0..
-group.streams.heartbeat.interval.ms  int  5000  read-only  1..
-group.streams.initial.rebalance.delay.ms  int  3000  read-only  0..
-group.streams.max.assignment.interval.ms  int  15000  read-only  0..
-group.streams.max.heartbeat.interval.ms  int  15000  read-only  1..
-group.streams.max.session.timeout.ms  int  60000  read-only  1..
-group.streams.max.size  int  2147483647  read-only  1..
-group.streams.max.standby.replicas  int  2  read-only  0..
-group.streams.min.assignment.interval.ms  int  0  read-only  0..
-group.streams.min.heartbeat.interval.ms  int  5000  read-only  1..
-group.streams.min.session.timeout.ms  int  45000  read-only  1..
-group.streams.num.standby.replicas  int  0  read-only  0..
-group.streams.session.timeout.ms  int  45000  read-only  1..
 
 [Threads, queues and buffers: one event loop serves everything]
 background.threads  int  10  cluster-wide  1..
@@ -148,7 +135,6 @@ metric.reporters  list  org.apache.kafka.common.metrics.JmxReporter  cluster-wid
 metrics.num.samples  int  2  read-only  1..
 metrics.recording.level  string  INFO  read-only
 metrics.sample.window.ms  long  30000  read-only  1..
-telemetry.max.bytes  int  1048576  read-only  1..
 
 [Plugins: Java classes cannot be loaded]
 alter.config.policy.class.name  class  -  read-only

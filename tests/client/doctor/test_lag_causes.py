@@ -72,6 +72,19 @@ STAGED: list[tuple[list[str], str, Look, Look]] = [
 ]
 
 
+def test_a_streams_group_that_waits_for_topics_says_for_which() -> None:
+    """Its application runs, and reads nothing."""
+    for missing, name, part in (
+        (("b", "a"), "missing-topics", "2 topics of the application's topology are missing: a, b."),
+        ((), "wrong-partitions", "the numbers of partitions"),
+    ):
+        waiting = replace(look((5, 5), state="NotReady"), missing_topics=missing)
+        (cause,) = causes("app", waiting, waiting)
+        assert cause.name == name
+        assert part in cause.text
+    assert causes("app", look((5, 5)), later((5, 5))) == []
+
+
 def names(found: list[Cause]) -> list[str]:
     return [each.name for each in found]
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from chronik.broker.api import api
 from chronik.broker.authorizer import Notes
 from chronik.broker.permissions import DESCRIBE, TRANSACTIONAL_ID
-from chronik.coordinator.client_patterns import InvalidPattern, compile_pattern
 from chronik.coordinator.transactions.transaction import OTHER_LABELS, State
+from chronik.runtime.client_patterns import InvalidPattern, compile_pattern
 from chronik.runtime.pieces import Work, each_light
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.list_transactions import (

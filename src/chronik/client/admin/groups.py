@@ -1,4 +1,4 @@
-"""Consumer groups: lists and describes them, with members and their partitions, and deletes them.
+"""Groups of all kinds: lists and describes them, with members and their partitions, and deletes them.
 
 Every broker knows the groups it coordinates, so a list combines all brokers' answers. The API to describe a group
 depends on its type: classic groups carry their subscriptions as opaque bytes, groups of the new protocol in fields.
@@ -7,7 +7,7 @@ depends on its type: classic groups carry their subscriptions as opaque bytes, g
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -26,11 +26,19 @@ from chronik.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroup
 from chronik.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from chronik.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from chronik.wire.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from chronik.wire.messages.streams_group_describe import DescribedGroup as StreamsGroup
+from chronik.wire.messages.streams_group_describe import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    Subtopology,
+    TaskIds,
+)
 
 if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
 
-CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
+CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
+STREAMS_ASSIGNOR = "sticky"  # the only one
 CONSUMER_PROTOCOL = "consumer"  # the protocol type of classic groups whose members are consumers
 
 
@@ -70,6 +78,7 @@ class Group:
     coordinator_id: int
     members: tuple[GroupMember, ...]
     awaited: tuple[Awaited, ...] = ()
+    missing_topics: tuple[str, ...] = ()  # that the topology of a streams group needs
 
 
 async def list_all(cluster: ClusterClient) -> list[ListedGroup]:
@@ -106,6 +115,10 @@ async def describe(cluster: ClusterClient, group_id: str) -> Group:
                 return found
         if ShareGroupDescribeRequest.api_key in connection.apis:
             found = await _describe_share(cluster, group_id, coordinator_id)
+            if found is not None:
+                return found
+        if StreamsGroupDescribeRequest.api_key in connection.apis:
+            found = await _describe_streams(cluster, group_id, coordinator_id)
             if found is not None:
                 return found
         return await _describe_classic(cluster, group_id, coordinator_id)
@@ -160,6 +173,57 @@ async def _describe_share(cluster: ClusterClient, group_id: str, coordinator_id:
         for each in told.members
     )
     return Group(group_id, SHARE, told.group_state, told.assignor_name, coordinator_id, members)
+
+
+async def _describe_streams(cluster: ClusterClient, group_id: str, coordinator_id: int) -> Group | None:
+    """A member reads the partitions of its active tasks."""
+    request = StreamsGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
+    response = await cluster.ask_coordinator(group_id, request, StreamsGroupDescribeResponse)
+    [told] = response.groups
+    if told.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+        return None  # nonexistent, of another type, or no streams groups on this broker
+    cluster.refuse_from_coordinator(group_id, told.error_code, f"group {group_id!r}", told.error_message)
+    parts = {each.subtopology_id: each for each in (told.topology and told.topology.subtopologies) or ()}
+    members = tuple(
+        GroupMember(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host.removeprefix("/"),
+            tuple(_read_by(each.assignment.active_tasks, parts)),
+        )
+        for each in told.members
+    )
+    names = sorted(set(_topics_of(parts)))
+    topology = await cluster.retrying(lambda: cluster.refresh(names))
+    missing = tuple(name for name in names if name not in topology.topics)
+    group = Group(group_id, STREAMS, told.group_state, STREAMS_ASSIGNOR, coordinator_id, members)
+    return replace(group, awaited=tuple(_awaited_tasks(told, parts)), missing_topics=missing)
+
+
+def _sources(part: Subtopology) -> list[str]:
+    return [*part.source_topics, *(topic.name for topic in part.repartition_source_topics)]
+
+
+def _topics_of(parts: Mapping[str, Subtopology]) -> Iterator[str]:
+    for part in parts.values():
+        yield from _sources(part)
+        yield from (topic.name for topic in part.state_changelog_topics)
+
+
+def _read_by(tasks: Sequence[TaskIds], parts: Mapping[str, Subtopology]) -> Iterator[TopicPartition]:
+    for each in tasks:
+        for topic in _sources(parts[each.subtopology_id]) if each.subtopology_id in parts else ():
+            yield from (TopicPartition(topic, partition) for partition in each.partitions)
+
+
+def _awaited_tasks(told: StreamsGroup, parts: Mapping[str, Subtopology]) -> Iterator[Awaited]:
+    holders = {at: member for member in told.members for at in _read_by(member.assignment.active_tasks, parts)}
+    for taker in told.members:
+        for at in _read_by(taker.target_assignment.active_tasks, parts):
+            holder = holders.get(at)
+            if holder is not None and holder is not taker:
+                yield Awaited(at, holder.client_id or holder.member_id, taker.client_id or taker.member_id)
 
 
 def _awaited(told: DescribedGroup) -> Iterator[Awaited]:

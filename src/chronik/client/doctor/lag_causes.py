@@ -15,6 +15,7 @@ from chronik.runtime.units import MS_PER_S
 from chronik.runtime.wording import counted, human_count, human_duration, is_or_are
 
 REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+NOT_READY: Final = "NotReady"  # of a streams group
 HOT_SHARE: Final = 0.8  # share of all lag in one of several partitions
 NAMES_MAX: Final = 5
 
@@ -40,6 +41,7 @@ class Look:
     members: Sequence[str]
     partitions: Mapping[TopicPartition, PartitionLook]
     awaited: Mapping[TopicPartition, tuple[str, str]] = field(default_factory=dict)  # holder and taker
+    missing_topics: Sequence[str] = ()  # that the topology of a streams group needs
 
     @property
     def lag(self) -> int:
@@ -61,8 +63,9 @@ class Cause:
 def causes(group_id: str, before: Look, after: Look) -> list[Cause]:
     """Empty if the group has no lag and every partition can be read."""
     if not after.lag:
-        return [*_leaderless(after), *_awaited(before, after)]
+        return [*_not_ready(after), *_leaderless(after), *_awaited(before, after)]
     found = [
+        *_not_ready(after),
         *_leaderless(after),
         *_deleted(group_id, after),
         *_beyond_end(group_id, after),
@@ -77,6 +80,26 @@ def causes(group_id: str, before: Look, after: Look) -> list[Cause]:
 
 
 # --- causes that stop a group
+
+
+def _not_ready(look: Look) -> Iterator[Cause]:
+    if look.state != NOT_READY:
+        return
+    missing = sorted(look.missing_topics)
+    if missing:
+        shown = ", ".join(missing[:NAMES_MAX]) + (" and more" if len(missing) > NAMES_MAX else "")
+        yield Cause(
+            "missing-topics",
+            f"{counted(len(missing), 'topic')} of the application's topology {is_or_are(len(missing))} missing: "
+            f"{shown}.",
+            "Create the source topics: `chronik topic create`. The coordinator creates the others.",
+        )
+    else:
+        yield Cause(
+            "wrong-partitions",
+            "Topics of the application's topology do not have the numbers of partitions that it needs.",
+            "The application's log names them. Give copartitioned topics as many partitions each.",
+        )
 
 
 def _leaderless(look: Look) -> Iterator[Cause]:

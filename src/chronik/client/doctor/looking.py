@@ -43,4 +43,5 @@ async def look(cluster: ClusterClient, name: str) -> Look:
         else:
             partitions[at] = PartitionLook(offset, start.offset, end.offset, leader_id)
     awaited = {each.partition: (each.holder, each.taker) for each in group.awaited}
-    return Look(now_ms, group.state, readers, [each.member_id for each in group.members], partitions, awaited)
+    members = [each.member_id for each in group.members]
+    return Look(now_ms, group.state, readers, members, partitions, awaited, group.missing_topics)

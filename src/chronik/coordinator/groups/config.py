@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from chronik.catalogue.defaults import of_broker
 from chronik.coordinator.groups.share.settings import ShareGroupsConfig
+from chronik.coordinator.groups.streams.settings import StreamsGroupsConfig
 from chronik.runtime.units import MINUTE_MS
 
 
@@ -53,6 +54,7 @@ class GroupsConfig:
     consumer_assignors: tuple[str, ...] = ("uniform", "range")  # the first is the default
     consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     share: ShareGroupsConfig = field(default_factory=ShareGroupsConfig)
+    streams: StreamsGroupsConfig = field(default_factory=StreamsGroupsConfig)
     offsets_retention_ms: int = of_broker("offsets.retention.minutes") * MINUTE_MS
     offset_commit_timeout_ms: int = of_broker("offsets.commit.timeout.ms")
     # A member without an id cannot send heartbeats, so its first join has a deadline. Not configurable.

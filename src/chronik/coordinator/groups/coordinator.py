@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from chronik.coordinator.errors import CoordinatorError, MemberRefused, NotCoordinator
 from chronik.coordinator.groups import descriptions, offsets
@@ -34,6 +34,10 @@ from chronik.coordinator.groups.share.describing import not_described as share_n
 from chronik.coordinator.groups.share.protocol import ShareParts
 from chronik.coordinator.groups.share.requests import refused as share_refused
 from chronik.coordinator.groups.share.state_partitions import OfTopic
+from chronik.coordinator.groups.streams.describing import describe_group as describe_streams_group
+from chronik.coordinator.groups.streams.describing import not_described as streams_not_described
+from chronik.coordinator.groups.streams.requests import refused as streams_refused
+from chronik.coordinator.groups.streams.topology import InternalTopic
 from chronik.coordinator.open_transactions import Producer, Transaction
 from chronik.coordinator.partitions import partition_for
 from chronik.coordinator.runtime import CoordinatorRuntime
@@ -69,6 +73,8 @@ from chronik.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDelet
 from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from chronik.wire.messages.share_group_describe import DescribedGroup as ShareGroupDescription
 from chronik.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from chronik.wire.messages.streams_group_describe import DescribedGroup as StreamsGroupDescription
+from chronik.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from chronik.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from chronik.wire.records import ControlType
 
@@ -78,6 +84,13 @@ MANY_LEAVE_SINCE: Final = 3  # of LeaveGroup
 
 R = TypeVar("R")
 NowOrLater: TypeAlias = "R | asyncio.Future[R]"
+
+
+class StreamsAnswer(NamedTuple):
+    """`missing` are internal topics that the caller creates, with its own permissions."""
+
+    response: StreamsGroupHeartbeatResponse
+    missing: tuple[InternalTopic, ...] = ()
 
 
 class GroupCoordinator:
@@ -233,6 +246,32 @@ class GroupCoordinator:
             self._runtime.when_settled(index, lambda error: answer.give(failed(error) if error else described))
         except CoordinatorError as error:
             return share_not_described(group_id, error.kafka_error)
+        return answer.take()
+
+    # --- StreamsGroupHeartbeat, StreamsGroupDescribe
+
+    def streams_group_heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, caller: Caller
+    ) -> NowOrLater[StreamsAnswer]:
+        answer: _Reply[StreamsAnswer] = _Reply()
+        try:
+            self._shard(request.group_id).streams.heartbeat(
+                request, caller, lambda response, missing: answer.give(StreamsAnswer(response, missing))
+            )
+        except CoordinatorError as error:
+            return StreamsAnswer(streams_refused(error.kafka_error))
+        return answer.take()
+
+    def streams_group_describe(self, group_id: str) -> NowOrLater[StreamsGroupDescription]:
+        """As the group is now, told once that is committed."""
+        answer: _Reply[StreamsGroupDescription] = _Reply()
+        try:
+            index = self.partition_for(group_id)
+            described = describe_streams_group(group_id, self._runtime.shard(index).groups.get(group_id))
+            failed = partial(streams_not_described, group_id)
+            self._runtime.when_settled(index, lambda error: answer.give(failed(error) if error else described))
+        except CoordinatorError as error:
+            return streams_not_described(group_id, error.kafka_error)
         return answer.take()
 
     def share_partitions(self, group_id: str) -> Mapping[bytes, OfTopic] | ErrorCode:

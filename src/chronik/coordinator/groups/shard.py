@@ -1,6 +1,7 @@
 """The state of one partition of `__consumer_offsets`: its groups and their offsets.
 
-Holds the groups and hands each record and each request to the protocol it belongs to: `classic`, `consumer` or `share`.
+Holds the groups and hands each record and each request to the protocol it belongs to: `classic`, `consumer`, `share` or
+`streams`.
 Offsets, and the end of groups, are the same for all kinds. A group exists while it is in the log, has offsets, or has
 somebody who joins it.
 """
@@ -28,6 +29,10 @@ from chronik.coordinator.groups.share.group import ShareGroup
 from chronik.coordinator.groups.share.protocol import ShareParts, ShareProtocol
 from chronik.coordinator.groups.share.records import KEYS as SHARE_KEYS
 from chronik.coordinator.groups.share.records import RECORD_TYPES as SHARE_RECORD_TYPES
+from chronik.coordinator.groups.streams.group import StreamsGroup
+from chronik.coordinator.groups.streams.protocol import StreamsProtocol
+from chronik.coordinator.groups.streams.records import KEYS as STREAMS_KEYS
+from chronik.coordinator.groups.streams.records import RECORD_TYPES as STREAMS_RECORD_TYPES
 from chronik.coordinator.shard import (
     NOTHING_TO_WRITE,
     CoordinatorRecord,
@@ -67,7 +72,12 @@ OFFSETS_PER_SLICE = 2_000  # looked at before an expiry lets other work have its
 
 
 class GroupShard:
-    record_types: Final[Mapping[int, RecordType]] = {**RECORD_TYPES, **CONSUMER_RECORD_TYPES, **SHARE_RECORD_TYPES}
+    record_types: Final[Mapping[int, RecordType]] = {
+        **RECORD_TYPES,
+        **CONSUMER_RECORD_TYPES,
+        **SHARE_RECORD_TYPES,
+        **STREAMS_RECORD_TYPES,
+    }
 
     def __init__(
         self,
@@ -91,6 +101,10 @@ class GroupShard:
         self.classic_members = ClassicMembers(self.consumer)
         self.share = ShareProtocol(self.groups, config, clock, writer, timers, memory, self.consumer.topics, share)
 
+        self.streams = StreamsProtocol(
+            self.groups, config, clock, writer, timers, memory, self.consumer.topics, self.classic
+        )
+
     # --- what the runtime asks for
 
     def replay(self, record: CoordinatorRecord, offset: int) -> None:
@@ -107,6 +121,8 @@ class GroupShard:
             self.classic.replay(key.group, metadata, has_offsets=self._has_offsets(key.group))
         elif isinstance(key, SHARE_KEYS):
             self.share.replay(key.group_id, record)  # type: ignore[attr-defined]
+        elif isinstance(key, STREAMS_KEYS):
+            self.streams.replay(key.group_id, record)  # type: ignore[attr-defined]
         else:
             self.consumer.replay(key.group_id, record)  # type: ignore[attr-defined]
 
@@ -124,16 +140,19 @@ class GroupShard:
         self.classic.loaded()
         self.consumer.loaded()
         self.share.loaded()
+        self.streams.loaded()
 
     def unloaded(self) -> None:
         self.classic.unloaded()
         self.consumer.unloaded()
         self.share.unloaded()
+        self.streams.unloaded()
 
     def image_changed(self, image: Image, changes: Changes) -> None:
         """Forgets what was committed for topics that were deleted."""
         self.consumer.image_changed(image, changes)
         self.share.image_changed(image, changes)
+        self.streams.image_changed(image, changes)
         for topic in changes.topics_removed:
             # After what is on its way: a commit that was admitted before the deletion is not seen otherwise.
             self._writer.when_settled(partial(self._forget_topic, topic.name, topic.topic_id))
@@ -158,7 +177,7 @@ class GroupShard:
 
     def join(self, request: JoinGroupRequest, caller: Caller, reply: JoinReply) -> Decision:
         group = self.groups.get(request.group_id)
-        if type(group) is ShareGroup:
+        if type(group) in (ShareGroup, StreamsGroup):
             reply(join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
             return NOTHING_TO_WRITE
         if type(group) is ConsumerGroup and (group.members or request.member_id):

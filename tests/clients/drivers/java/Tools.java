@@ -24,7 +24,7 @@ public final class Tools {
     // Where releases keep them.
     private static final List<String> PACKAGES = List.of(
         "org.apache.kafka.tools", "org.apache.kafka.tools.consumer", "org.apache.kafka.tools.consumer.group",
-        "org.apache.kafka.tools.reassign", "kafka.admin", "kafka.tools");
+        "org.apache.kafka.tools.reassign", "org.apache.kafka.tools.streams", "kafka.admin", "kafka.tools");
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final ByteArrayOutputStream printed = new ByteArrayOutputStream();
     private static ObjectNode reply; // of the tool that runs, once it has ended

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
-from chronik.coordinator.client_patterns import InvalidPattern, compile_pattern
 from chronik.coordinator.groups.consumer import records
 from chronik.coordinator.groups.consumer.group import ConsumerGroup
 from chronik.coordinator.groups.consumer.requests import refuse
 from chronik.coordinator.groups.consumer.topics import Topics
 from chronik.coordinator.shard import CoordinatorRecord
 from chronik.metadata.image import Image
+from chronik.runtime.client_patterns import InvalidPattern, compile_pattern
 from chronik.wire.error_codes import ErrorCode
 
 REFRESH_INTERVAL_MS_MIN: Final = 10_000  # minimum time between two resolutions of a group's expressions
