@@ -93,13 +93,13 @@ class Maintenance:
                 continue
             expiration_ms = self._config.producer_id_expiration_ms
             await in_slices(log.producers.expiring(judged_at(expiration_ms), expiration_ms))
-            if log.deleted:
-                continue
+            if self._logs.get((log.topic_id, log.partition)) is not log:
+                continue  # deleted meanwhile
             now_ms = judged_at(log.config.retention_ms)
             with self._reported(log, "read to find out how old it is"):
                 await retention.prove(log, now_ms, self._lane)
             if self._logs.get((log.topic_id, log.partition)) is not log:
-                continue  # deleted meanwhile
+                continue
             with self._reported(log, "rolled"):
                 retention.roll_untimed(log, now_ms)
             with self._reported(log, "shortened"):
