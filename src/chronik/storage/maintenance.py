@@ -99,7 +99,7 @@ class Maintenance:
             with self._reported(log, "read to find out how old it is"):
                 await retention.prove(log, now_ms, self._lane)
             if self._logs.get((log.topic_id, log.partition)) is not log:
-                continue  # deleted meanwhile
+                continue
             with self._reported(log, "rolled"):
                 retention.roll_untimed(log, now_ms)
             with self._reported(log, "shortened"):
