@@ -58,7 +58,7 @@ class ShareGroup:
         self.group_id = group_id
         self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
-        self.target_epoch = 0
+        self.target_epoch = FIRST_EPOCH  # a group without members has nothing to assign
         self.assigned_at_ms = 0  # when the target was computed; 0: never
         self.members: dict[str, Member] = {}
         self.targets: dict[str, Partitions] = {}
