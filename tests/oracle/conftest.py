@@ -14,6 +14,7 @@ from chronik.wire.messages.produce import ProduceRequest
 from chronik.wire.notation import Versions
 from tests.oracle.comparison import Pair, Server, ask_versions
 from tests.oracle.kafka_server import KafkaServer
+from tests.oracle.masks import Names
 
 RELEASES = ("4.3.1", "3.9.1")  # the newer one judges all versions that it serves
 # Kafka 4 advertises Produce from v0 on, so that librdkafka continues to compress, and closes the connection on v0 to
@@ -65,6 +66,7 @@ def pair(request: pytest.FixtureRequest, pairs: dict[str, Pair]) -> Iterator[Pai
     pair.case = ""
     for server in pair.servers:
         server.kept.clear()  # or a member would have an id of another test, which differs between the servers
+        server.names = Names(server.port)  # or an id that only one server showed would shift those of all later tests
     yield pair
     for server in pair.servers:
         server.close_all()
