@@ -238,6 +238,8 @@ def test_fetches_of_what_does_not_exist(pair: Pair) -> None:
     if not pair.versions(ShareFetchRequest):
         return
     find_coordinator(pair)
+    for server in pair.servers:
+        server.names.of("topic", UNKNOWN_TOPIC)  # which only one of them shows
     for version in pair.versions(ShareFetchRequest):
         topic = create_topic(pair, pair.name(f"t{version}"))
         produce_all(pair, topic, [batch(2)])
