@@ -23,6 +23,7 @@ from chronik.sim import prices
 from chronik.sim.loop import ProcessLoop
 from chronik.storage.log import Log
 from chronik.storage.log_reads import ReadableLog
+from chronik.wire.batches import BatchView
 
 PRODUCE_KEY = b"\x00\x00"
 
@@ -54,8 +55,8 @@ def _pieces(_: Turns, pieces: int = 1) -> int:
     return pieces * prices.PIECE_NS
 
 
-def _batches(_: Log, batches: list[Any], *__: object, **___: object) -> int:
-    return prices.PARTITION_NS + sum(len(batch.data) for batch in batches) * prices.BATCH_PS_PER_BYTE // 1000
+def _batch(_: Log, batch: BatchView, *__: object, **___: object) -> int:
+    return prices.PARTITION_NS + len(batch.data) * prices.BATCH_PS_PER_BYTE // 1000
 
 
 def _fetched(_: Log, buffer: memoryview, *__: object, **___: object) -> int:
@@ -79,7 +80,7 @@ CHARGED = (
     Charged(FollowerSession, "_data", prices.PARTITION_NS),
     Charged(Replica, "change", prices.PARTITION_NS),
     Charged(Replica, "_commit", prices.PARTITION_NS),
-    Charged(Log, "append", _batches),
+    Charged(Log, "append", _batch),
     Charged(Log, "append_fetched", _fetched),
     Charged(ReadableLog, "read", prices.PARTITION_NS),
     Charged(ReadableLog, "readable_bytes", prices.PARTITION_NS),
