@@ -35,13 +35,13 @@ def batch(count: int, value_bytes: int, producer_id: int = -1, sequence: int = -
 
 async def append_one_record(logs: Logs) -> None:
     log = logs.create("one", TOPIC_ID, 0, LogConfig())
-    plain = [[batch(1, 100)]] * 1000
+    plain = [batch(1, 100)] * 1000
     print(f"append, 1 record of 100 B            {best_append_us(log, [plain] * 30):6.2f} us CPU, best of 30 x 1,000")
-    produced = [[[batch(1, 100, 7, start + index)] for index in range(1000)] for start in range(0, 20_000, 1000)]
+    produced = [[batch(1, 100, 7, start + index) for index in range(1000)] for start in range(0, 20_000, 1000)]
     print(f"append, the same, idempotent         {best_append_us(log, produced):6.2f} us CPU, best of 20 x 1,000")
 
 
-def best_append_us(log: Log, runs: list[list[list[BatchView]]]) -> float:
+def best_append_us(log: Log, runs: list[list[BatchView]]) -> float:
     best_ns = 1 << 62
     for sent in runs:
         started = time.thread_time_ns()
@@ -54,7 +54,7 @@ def best_append_us(log: Log, runs: list[list[list[BatchView]]]) -> float:
 async def rounds(logs: Logs, *, log_count: int, waiter_count: int) -> None:
     """Round after round: waiters append one record each, over the logs in turn, and wait. CPU is without append's."""
     used = [logs.create(f"r{log_count}", TOPIC_ID, index, LogConfig()) for index in range(log_count)]
-    small = [batch(1, 100)]
+    small = batch(1, 100)
     loop = asyncio.get_running_loop()
     for log in used:
         log.append(small, leader_epoch=1, now_ms=NOW_MS)
@@ -89,8 +89,8 @@ def _woken(left: list[int], done: asyncio.Future[None], _: object) -> None:
 
 async def throughput(logs: Logs, *, durable: bool) -> None:
     log = logs.create("large" if durable else "large-os", TOPIC_ID, 0, LogConfig())
-    large = [batch(1000, 1000)]
-    size_bytes = large[0].size_bytes
+    large = batch(1000, 1000)
+    size_bytes = large.size_bytes
     count = 600
     started = time.perf_counter()
     waiting: list[asyncio.Future[None]] = []
@@ -123,7 +123,7 @@ async def throughput(logs: Logs, *, durable: bool) -> None:
 
 async def tail_reads(logs: Logs) -> None:
     log = logs.create("tail", TOPIC_ID, 0, LogConfig())
-    one = [batch(1, 100)]
+    one = batch(1, 100)
     appended = [log.append(one, leader_epoch=1, now_ms=NOW_MS) for _ in range(20_000)]
     started = time.process_time_ns()
     for each in appended[-400:]:
@@ -138,7 +138,7 @@ async def tail_reads(logs: Logs) -> None:
 async def recovery(directory: str, log_count: int) -> None:
     runtime = real_runtime()
     logs = await Logs.open(runtime, directory, LogsConfig())
-    small = [batch(10, 100)]
+    small = batch(10, 100)
     for index in range(log_count):
         log = logs.create("many", TOPIC_ID, index, LogConfig())
         for _ in range(20):
