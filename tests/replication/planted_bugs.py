@@ -148,13 +148,13 @@ def stale_leader_serves_from_an_image_of_the_past(monkeypatch: pytest.MonkeyPatc
 def epoch_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new leader writes in the epoch of the last one: where histories part cannot be told any more."""
 
-    def append(self: Replica, batches: Any, *arguments: Any, **named: Any) -> Any:
+    def append(self: Replica, batch: Any, *arguments: Any, **named: Any) -> Any:
         state = self.state
         self.state = state._replace(leader_epoch=max(0, self.log.epochs.latest - 1, state.leader_epoch - 1))
         self.log.epochs.truncate_end(self.log.end_offset)
         self.state = state._replace(leader_epoch=max(0, self.log.epochs.latest))
         try:
-            return original(self, batches, *arguments, **named)
+            return original(self, batch, *arguments, **named)
         finally:
             self.state = state
 

@@ -35,8 +35,8 @@ from chronik.broker.pauses import (
 from chronik.broker.portions import Portions
 from chronik.broker.sasl.login import Login
 from chronik.broker.session import Session, Stage
-from chronik.broker.turns import PIECES_NOTICED, PIECES_PER_TURN
-from chronik.runtime.buggify import CONNECTION_CLOSED, REQUEST_WAITS, SHORT_TURN
+from chronik.broker.turns import PIECES_PER_TURN
+from chronik.runtime.buggify import CONNECTION_CLOSED, REQUEST_WAITS
 from chronik.runtime.invariants import InvariantBroken, broken, check
 from chronik.runtime.units import NS_PER_MS
 from chronik.security.principal_mapping import NoRuleFits
@@ -367,10 +367,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         )
 
     def _start(self, frame: memoryview) -> _Reply:
-        turns = self._turns
-        turns.pieces += 1
-        if turns.pieces >= PIECES_NOTICED or SHORT_TURN.is_on:
-            turns.spend(0)
+        self._turns.spend()
         request_bytes = len(frame)
         reply = _Reply(request_bytes)
         self._replies.append(reply)
