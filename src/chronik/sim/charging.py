@@ -36,14 +36,12 @@ class Charged(NamedTuple):
 
 
 def _request(_: object, frame: memoryview, __: object) -> int:
-    """A request is a piece of its turn. Larger frames than the product decodes at once are decoded in pieces, which are
-    charged separately."""
-    begun_ns = prices.REQUEST_NS + prices.PIECE_NS
+    """Larger frames than the product decodes at once are decoded in pieces, which are charged separately."""
     if len(frame) > AT_ONCE_BYTES:
-        return begun_ns
+        return prices.REQUEST_NS
     is_produce = frame[:2] == PRODUCE_KEY
     per_byte = prices.DECODED_RECORDS_PS_PER_BYTE if is_produce else prices.DECODED_PS_PER_BYTE
-    return begun_ns + len(frame) * per_byte // 1000
+    return prices.REQUEST_NS + len(frame) * per_byte // 1000
 
 
 def _encoded(parts: Any) -> int:
