@@ -81,7 +81,13 @@ def test_clients_learn_that_the_cluster_counts_on_eligible_replicas() -> None:
     with Cluster(nodes=1) as cluster:
         node = Asked(cluster, 1)
         asked = ApiVersionsRequest(client_software_name="test", client_software_version="1")
-        from_level_0 = {"eligible.leader.replicas.version", "group.version", "transaction.version"}
+        from_level_0 = {
+            "eligible.leader.replicas.version",
+            "group.version",
+            "share.version",
+            "streams.version",
+            "transaction.version",
+        }
         for version, left_out in ((3, from_level_0), (4, set())):
             answer = node.ask(asked, ApiVersionsResponse, version)
             levels = [(each.name, each.max_version_level) for each in answer.finalized_features]
@@ -89,6 +95,8 @@ def test_clients_learn_that_the_cluster_counts_on_eligible_replicas() -> None:
                 ("chronik.format", 2),
                 ("eligible.leader.replicas.version", 1),
                 ("group.version", 1),
+                ("share.version", 1),
+                ("streams.version", 1),
                 ("transaction.version", 2),
             ]
             assert levels == expected

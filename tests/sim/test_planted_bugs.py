@@ -248,7 +248,7 @@ CASES = [
     Planted(
         swarm_bugs.a_short_read_is_taken_for_the_end, "records", 0, READS_ARE_SHORT, ("7", "9", "22", "25", "a node")
     ),
-    Planted(swarm_bugs.a_lease_outlives_a_leadership_that_is_handed_over, "swarm", 205, None, "6"),
+    Planted(swarm_bugs.a_lease_outlives_a_leadership_that_is_handed_over, "swarm", 257, None, "6"),
     Planted(cost_bugs.waiting_fetches_count_everything_at_once, "overload", 3, None, "23 no callback"),
     *[
         Planted(plant, "transactions", seed, None, caught_by)

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from chronik.runtime.pieces import at_once
 from chronik.sim.disk import SimDisk
 from chronik.storage.config import LogConfig
 from chronik.storage.errors import CoordinatorFenced, InvalidProducerEpoch, OutOfOrderSequence
@@ -66,10 +67,10 @@ def test_an_expired_producer_starts_anew_but_not_in_a_transaction() -> None:
     state = ProducerState()
     written(state, 0, 0)
     state.append(8, 0, 0, 0, 1, 1, 1000, transactional=True)
-    state.expire(now_ms=1000, expiration_ms=1000)
-    state.expire(now_ms=2000, expiration_ms=1000)
+    at_once(state.expiring(now_ms=1000, expiration_ms=1000))
+    at_once(state.expiring(now_ms=2000, expiration_ms=1000))
     assert list(state.producers) == [7, 8]
-    state.expire(now_ms=2001, expiration_ms=1000)
+    at_once(state.expiring(now_ms=2001, expiration_ms=1000))
     assert list(state.producers) == [8]
     assert state.check(7, 0, 5, 5) is None
 
@@ -80,8 +81,8 @@ def test_a_producer_of_old_records_is_not_forgotten_while_it_writes() -> None:
     for sequence in range(3):
         now_ms = 1_800_000_000_000 + sequence * 15_000
         state.append(7, 0, sequence, sequence, sequence, sequence, 1_600_000_000_000, transactional=False)
-        state.expire(now_ms, expiration_ms=86_400_000)
-        state.expire(now_ms + 1, expiration_ms=86_400_000)
+        at_once(state.expiring(now_ms, expiration_ms=86_400_000))
+        at_once(state.expiring(now_ms + 1, expiration_ms=86_400_000))
     assert state.check(7, 0, 2, 2) is not None
 
 

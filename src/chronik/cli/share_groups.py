@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from chronik.cli.output import Column, human_count
-from chronik.client.doctor.lag_causes import Cause
 from chronik.runtime.wording import counted
 
 if TYPE_CHECKING:
     from chronik.client.admin.groups import Group
     from chronik.client.admin.share_groups import Position
+    from chronik.client.doctor.lag_causes import Cause
     from chronik.client.routing import ClusterClient
     from chronik.client.topology import TopicPartition
 
@@ -87,6 +87,8 @@ async def described_share(cluster: ClusterClient, group: Group) -> dict[str, Any
 
 def share_causes(before: ShareLook, after: ShareLook) -> list[Cause]:
     """Why the group is behind, from two looks at it. The first cause hides the others where nobody reads at all."""
+    from chronik.client.doctor.lag_causes import Cause
+
     group = after.group
     if not group.members:
         return [Cause("no-members", "Nobody is in the group.", "Start a share consumer with this group id.")]

@@ -76,7 +76,7 @@ class Producer:
         self.epoch = epoch
         self.coordinator_epoch = -1
         self.last_timestamp_ms = -1
-        self.silent_since_ms = -1  # -1: active since the last `expire`; not durable
+        self.silent_since_ms = -1  # -1: active since the last `expiring`; not durable
         self.transaction_first_offset = -1  # -1: no transaction is open
         self.batches: list[WrittenBatch] = []
 
