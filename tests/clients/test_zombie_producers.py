@@ -31,14 +31,14 @@ from tests.oracle.message_oracle import JVM_OPTIONS
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 REPOSITORY = Path(__file__).parents[2]
-# What each says when it is fenced.
+# What each says when it is fenced. kafka-python first asks for a new epoch, and refuses to send until that is answered.
 FENCED = {
-    "chronik": "Fenced",
-    "confluent": "_FENCED",
-    "kafka-python": "ProducerFencedError",
-    "aiokafka": "ProducerFenced",
-    "java 4.3.1": "InvalidProducerEpochException",
-    "java 3.9.1": "InvalidProducerEpochException",
+    "chronik": ["Fenced"],
+    "confluent": ["_FENCED"],
+    "kafka-python": ["ProducerFencedError", "Cannot call send in state BUMPING_PRODUCER_EPOCH"],
+    "aiokafka": ["ProducerFenced"],
+    "java 4.3.1": ["InvalidProducerEpochException"],
+    "java 3.9.1": ["InvalidProducerEpochException"],
 }
 _numbers = itertools.count()
 
@@ -114,6 +114,6 @@ def test_a_producer_that_was_replaced_while_it_hung_writes_nothing_more(cluster:
         zombie.send_signal(signal.SIGCONT)
         said, _ = zombie.communicate("\n", PATIENCE_S)
         assert zombie.returncode != 0, "a fenced program ends as if it had done its work"
-        assert FENCED[client] in said, said
+        assert any(words in said for words in FENCED[client]), said
     assert written.end("read_uncommitted") == end, "a fenced producer has written"
     assert written.values() == expected
