@@ -14,7 +14,7 @@ PER_COMMAND = 500
 
 
 def some_at_a_time(items: Sequence[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    """In the given order, unless there are so many that equal items must be grouped."""
+    """Keeps the given order up to PER_COMMAND items. Beyond that, items with equal keys stay together."""
     if len(items) <= PER_COMMAND:
         return [list(items)]
     together: dict[Hashable, list[T]] = {}

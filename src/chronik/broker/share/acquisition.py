@@ -6,8 +6,8 @@
         '---------------------'                 otherwise: back to AVAILABLE
 
 Pure: no clock, no log, no share coordinator. Times are the caller's, and so is the writing: an acknowledgement begins
-a transition, which the caller writes, and then completes or rolls back. Until then the record stays ACQUIRED, nobody
-else can acknowledge it, and the end of its lock waits for the outcome.
+a transition, which the caller writes, and then completes or rolls back. Until then the record stays ACQUIRED, no
+other member can acknowledge it, and the end of its lock waits for the outcome.
 
 Invariants: a record has one holder at most. The start moves only over what is acknowledged or archived and written, and
 over what the log has lost. An offset between start and end that nothing is known of, as after a failover, is AVAILABLE
@@ -102,7 +102,7 @@ class Acquisition:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody holds a record."""
+        """Whether no member holds a record."""
         return not any(run.state is ACQUIRED for run in self._runs)
 
     @property
@@ -288,7 +288,7 @@ class Acquisition:
         self._runs.drop_final()
 
     def roll_back(self, transition: Written, now_ns: int, *, delivery_count_max: int) -> list[StateBatch]:
-        """It could not be written: the records are held as before. Those whose lock has ended meanwhile are released,
+        """The write failed: members hold the records as before. Records whose lock has ended meanwhile are released,
         and returned to be written."""
         for span in self._under_way(transition):
 
